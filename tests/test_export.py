@@ -22,14 +22,16 @@ from packages import npm_packages
 from dragoman import Tokenizer, Translator, export_model
 from dragoman.config import AttentionConfig, ModelConfig, SearchConfig
 from dragoman.data.tokenizer import EOS
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
 from dragoman.export import run
 from dragoman.export.onnx import ONNX
 from dragoman.export.run import Report
 from dragoman.export.tokenizer import check_tokenizer, complete, write_tokenizer
-from dragoman.files import MANIFEST, fingerprint
+from dragoman.files import MANIFEST, fingerprint, new_folder
 from dragoman.interop.verification import TOLERANCE, Mismatch
-from dragoman.model_folder import read_model
+from dragoman.model import build
+from dragoman.model_folder import read_model, write_model
 
 for package, extra in (("ctranslate2", "fast"), ("onnx", "onnx"), ("onnxruntime", "onnx")):
     pytest.importorskip(package, reason=f"exports need the extra `{extra}`")
@@ -309,6 +311,17 @@ def test_a_model_that_does_not_fit_is_refused_with_the_way_out(
     for to, way_out in ways_out.items():
         with pytest.raises(DragomanError, match=way_out):
             export_model(folder, to, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_with_a_tokenizer_for_each_side_is_refused(tokenizer: Tokenizer, tmp_path: Path):
+    other = Tokenizer(dict(tokenizer.inner.get_vocab()), tokenizer.merges)
+    model = build(tiny_transformer(share="output"), len(tokenizer), len(other)).eval()
+    with new_folder(tmp_path / "model") as draft:
+        write_model(draft, model, Tokenizers(tokenizer, other), "")
+    for to in LINES:
+        with pytest.raises(DragomanError, match="others cannot be exported yet"):
+            export_model(tmp_path / "model", to, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -98,6 +98,14 @@ def test_the_graphs_compute_what_the_model_does(name: str, tmp_path: Path):
     assert farthest(model, other, *batch()) > 1e-3
 
 
+def test_each_side_may_have_a_vocabulary_of_its_own(tmp_path: Path):
+    torch.manual_seed(0)
+    model = build(tiny_transformer(share="output"), 90, WORDS).eval()
+    source, target = batch()
+    source[0, 3] = 89
+    assert farthest(model, opened(model, tmp_path), source, target) < 3e-5
+
+
 @torch.inference_mode()
 def test_rows_are_chosen_and_a_long_text_has_its_positions(tmp_path: Path):
     model = make(MODELS["rotary-across, pre-norm"])

@@ -62,7 +62,7 @@ def open_copy(folder: Path, model: Model, tokenizer: Tokenizer, compute_type: st
     if computed not in import_ctranslate2().get_supported_compute_types("cpu"):
         raise UsageError(f"CTranslate2 cannot compute in {computed} on this processor, so it cannot be measured here")
     engine = CTranslate2Engine(folder, computed)
-    if engine.pieces != tokenizer.pieces:
+    if not engine.source_pieces == engine.pieces == tokenizer.pieces:
         raise Mismatch("its vocabulary has other subwords")
     return engine
 
