@@ -1,6 +1,5 @@
 """Export a model: write it for another program, and prove that it translates there as it does here."""
 
-import copy
 import itertools
 import tempfile
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from dragoman.export.target import Target
 from dragoman.export.tokenizer import check_tokenizer
 from dragoman.export.web import WEB
 from dragoman.files import new_folder
+from dragoman.interop.ctranslate2.conversion import rounded_to_float16
 from dragoman.interop.verification import Agreement, Copy, Mismatch, dealt, made_up, verify
 from dragoman.model import Model
 from dragoman.model_folder import find_model, read_model
@@ -148,7 +148,7 @@ def write_checked(
     with tempfile.TemporaryDirectory(dir=draft.parent, prefix=f"{draft.name}.") as exact:
         agreement = check(Path(exact), "float32", model)
     if compute_type == "float16":
-        return check(draft, compute_type, copy.deepcopy(model).half().float())
+        return check(draft, compute_type, rounded_to_float16(model))
     target.write(model, tokenizer, draft, compute_type)
     return agreement
 

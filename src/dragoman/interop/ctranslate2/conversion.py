@@ -1,5 +1,6 @@
 """Write our Transformer as CTranslate2 reads it: every weight, and every setting that it knows."""
 
+import copy
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -181,6 +182,23 @@ def position_table(positions: Positions, config: TransformerConfig) -> Tensor | 
         first = config.first_position
         return positions.formula(first + TABLE_SIZE, config.d_model)[first:]
     return torch.zeros(TABLE_SIZE, config.d_model)
+
+
+def rounded_to_float16(model: Model) -> Model:
+    """Return the model that CTranslate2 has when its weights are stored in float16: a copy in float32, rounded.
+
+    The tables that are added to embeddings are stored, and so rounded, too. Rotary angles are computed.
+    """
+    rounded = copy.deepcopy(model)
+    with torch.no_grad():
+        for weight in rounded.parameters():
+            weight.copy_(weight.half())
+    for positions in rounded.modules():
+        if isinstance(positions, Sinusoidal):
+            assert isinstance(rounded, Transformer)
+            size = rounded.config.first_position + TABLE_SIZE
+            positions.table = positions.formula(size, rounded.config.d_model).half().to(positions.table)
+    return rounded
 
 
 def float32_copy(tensor: Tensor) -> Tensor:
