@@ -167,10 +167,18 @@ def test_panels_of_128_tokens_on_each_side(visit: Any, large: Running):
 
 
 def test_a_long_text_keeps_the_page_alive(visit: Any, server: Running):
+    """What the page does counts: Chromium alone takes 150 to 260 ms to put 185 lines into an empty textarea."""
     page = visit(AT_HOME)
     page.tab.evaluate(f"({WATCH})()")
     lines = [f"{TEXT} {OTHER}" for _ in range(10_000 // len(f"{TEXT} {OTHER}\n"))]
-    page.type("\n".join(lines))
+    paste = """(text) => {
+      document.querySelector("#source").value = text;
+      document.querySelector("#source").dispatchEvent(new InputEvent("input", { inputType: "insertFromPaste" }));
+    }"""
+    page.tab.evaluate(paste, "\n".join(lines))
     until(lambda: page.tab.wait_for_timeout(50) or all(page.lines()), 120)
     page.tab.wait_for_timeout(300)
-    assert report("longest task with 10,000 characters", [page.tab.evaluate("longest")], 200)
+    longest = page.tab.evaluate("longest")
+    page.tab.evaluate("setTimeout(() => { for (const began = performance.now(); performance.now() < began + 210; ); })")
+    until(lambda: page.tab.evaluate("longest") >= 210, 10)  # a task as long as that would have been seen
+    assert report("longest task with 10,000 characters (0: none of 50 ms)", [longest], 200)
