@@ -16,6 +16,7 @@ from torch.autograd.gradcheck import GradcheckError
 
 from dragoman.config import AttentionConfig, TransformerConfig
 from dragoman.errors import UsageError
+from dragoman.lab.head_by_head import alternating_rows, put_together, take_apart
 from dragoman.model.attention import (
     Additive,
     KeyValues,
@@ -313,22 +314,6 @@ def attend(layer: MultiHeadAttention, x: Tensor, memory: Tensor | None = None, m
     return queries.unpack(layer(queries.pack(x), queries, layer.project(keys.pack(memory), keys), mask))
 
 
-def head_by_head(layer: MultiHeadAttention, x: Tensor, memory: Tensor, mask: Tensor, wrongly: bool = False) -> Tensor:
-    """Return what `attend` returns, one head after another; `wrongly`, the heads' rows of the matrices alternate."""
-
-    def project(linear: nn.Linear, head: int, y: Tensor) -> Tensor:
-        parameters = (p for p in (linear.weight, linear.bias) if p is not None)
-        return F.linear(y, *(p[head :: layer.heads] if wrongly else p.chunk(layer.heads)[head] for p in parameters))
-
-    outputs = []
-    for head in range(layer.heads):
-        inputs = ((layer.query, x), (layer.key, memory), (layer.value, memory))
-        query, key, value = (project(linear, head, y) for linear, y in inputs)
-        scores = query @ key.mT / math.sqrt(key.size(-1))
-        outputs.append(scores.masked_fill(~mask, -math.inf).softmax(-1) @ value)
-    return layer.out(torch.cat(outputs, -1))
-
-
 @pytest.mark.parametrize("config", [FREE_SIZES, EQUAL_SIZES], ids=["free sizes", "equal sizes"])
 @EITHER
 @pytest.mark.parametrize("cross", [False, True], ids=["self", "cross"])
@@ -339,12 +324,29 @@ def test_heads_in_one_product_equal_a_loop_over_heads(config, kernel, cross):
     seen = memory if cross else x
     mask = torch.rand(2, 5, seen.size(1)) > 0.3
     mask[..., 0] = True
-    ours, plain = attend(layer, x, seen, mask[:, None]), head_by_head(layer, x, seen, mask)
+    apart = take_apart(layer)
+    ours, plain = attend(layer, x, seen, mask[:, None]), apart(x, seen, mask)
     toward = torch.randn_like(ours)
-    of_ours, of_plain = (torch.autograd.grad(y, [*{x, seen}, *layer.parameters()], toward) for y in (ours, plain))
     assert gap(ours, plain) <= 1e-12
+    inputs = [x, seen] if cross else [x]
+    of_ours, of_plain = (
+        torch.autograd.grad(y, [*inputs, *own.parameters()], toward) for y, own in ((ours, layer), (plain, apart))
+    )
+    with torch.no_grad():
+        for parameter, gradient in zip(apart.parameters(), of_plain[len(inputs) :], strict=True):
+            parameter.copy_(gradient)
+    of_plain = [*of_plain[: len(inputs)], *put_together(apart).parameters()]
     assert all(gap(a, b) <= 1e-12 for a, b in zip(of_ours, of_plain, strict=True))
-    assert gap(ours, head_by_head(layer, x, seen, mask, wrongly=True)) > 1e-3
+    assert gap(ours, take_apart(layer, alternating_rows)(x, seen, mask)) > 1e-3
+
+
+@pytest.mark.parametrize("config", [FREE_SIZES, EQUAL_SIZES], ids=["free sizes", "equal sizes"])
+def test_a_layer_taken_apart_and_put_together_is_the_same(config):
+    layer = MultiHeadAttention(8, config)
+    again, wrong = put_together(take_apart(layer)), put_together(take_apart(layer, alternating_rows))
+    weights, found, other = (one.state_dict() for one in (layer, again, wrong))
+    assert list(found) == list(weights) and all(torch.equal(found[name], weights[name]) for name in weights)
+    assert not torch.equal(other["query.weight"], weights["query.weight"])
 
 
 @pytest.mark.parametrize("score", ["dot", "additive"])

@@ -3,13 +3,17 @@
 import dataclasses
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from dragoman.data.corpus import read_corpus
 from dragoman.demo.phrasebook import Phrasebook, phrasebook
 from dragoman.demo.run import slow_machine, write_pairs
+from dragoman.demo.tasks import TASKS, draw_pairs
+from dragoman.demo.toy import TOY, find_head
 from dragoman.training.checkpoint import lock_folder
 
 
@@ -64,3 +68,66 @@ def test_a_slow_machine_is_told_that_more_time_helps():
         "Only 310 steps in 2 minutes: more time gives better translations, --minutes 4."
     )
     assert slow_machine(0.96, 310, 2.0) == ""
+
+
+# Tasks.
+
+
+def recalled(words: list[str]) -> list[str]:
+    colon = words.index(":")
+    numbers = dict(zip(words[:colon:2], words[1:colon:2], strict=True))
+    return [numbers[letter] for letter in words[colon + 1 :]]
+
+
+RULES = {"copy": list, "reverse": lambda words: words[::-1], "sort": sorted, "recall": recalled}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_pairs_of_a_task_follow_its_rule(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("dragoman.demo.tasks.TRAIN", 500)
+    pairs = draw_pairs(TASKS[name], 1)
+    assert pairs == draw_pairs(TASKS[name], 1) != draw_pairs(TASKS[name], 2)
+    assert [len(part) for part in (pairs.train, pairs.dev, pairs.test)] == [500, 200, 200]
+    every = [*pairs.train, *pairs.dev, *pairs.test]
+    assert len({source for source, _ in every}) == 900
+    assert all(target.split() == RULES[name](source.split()) for source, target in every)
+    if name != "recall":  # the control: another rule
+        assert not all(target.split() == RULES["sort" if name != "sort" else "copy"](source.split()) for source, target in every)
+
+
+def test_a_head_is_found_by_what_it_attends_to():
+    weights = torch.full((2, 2, 3, 4), 0.1)
+    weights[1, 0, [0, 1, 2], [2, 1, 0]] = 0.7
+    weights[0, 1, [0, 1, 2], [0, 1, 2]] = 0.6
+    inspection: Any = SimpleNamespace(
+        cross=weights, map=lambda kind, layer, head: SimpleNamespace(weights=weights[layer - 1, head - 1])
+    )
+    assert find_head(inspection, [2, 1, 0]) == (2, 1, pytest.approx(0.7))
+    assert find_head(inspection, [0, 1, 2]) == (1, 2, pytest.approx(0.6))
+
+
+def test_the_demo_of_a_task_scores_draws_and_films(dragoman, monkeypatch: pytest.MonkeyPatch):
+    """Train for real, but hardly, with checkpoints close to each other."""
+    monkeypatch.setattr("dragoman.demo.tasks.TRAIN", 500)
+    short = dataclasses.replace(TOY.training, save_every=2, validate_every=1000)
+    monkeypatch.setattr("dragoman.demo.toy.TOY", dataclasses.replace(TOY, training=short))
+    ran = dragoman("demo", "--task", "reverse", "--minutes", "0.02")
+    assert ran.code == 0, ran.err
+    assert re.search(r"^3\. 200 sentences .* % exactly right\.$", ran.out, re.MULTILINE)
+    found = re.search(r"head (\d) of layer (\d), gives (\d+)%", ran.out)
+    assert found is not None
+    for name, start in (("attention.svg", b"<?xml"), ("attention.png", b"\x89PNG"), ("film.html", b"<!doctype html>")):
+        assert f"runs/demo-reverse/{name}" in ran.out
+        assert Path("runs/demo-reverse", name).read_bytes().startswith(start)
+    assert f"head {found[1]}" in Path("runs/demo-reverse/attention.svg").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TASKS)
+def test_a_minute_is_enough_for_each_task(dragoman, name: str):
+    ran = dragoman("demo", "--task", name)
+    exact = re.search(r": (\d+\.\d) % exactly right", ran.out)
+    share = re.search(r"gives (\d+)%", ran.out)
+    assert exact is not None and share is not None
+    assert float(exact[1]) >= 90
+    assert int(share[1]) >= 50

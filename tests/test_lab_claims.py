@@ -21,6 +21,7 @@ from dragoman.lab import (
     context,
     embedding,
     feed_forward,
+    head_by_head,
     heads,
     label_smoothing,
     learned_positions,
@@ -87,6 +88,18 @@ def subwords_results() -> list[Claims]:
     return [
         subwords.claims(by_hand, [("a", "b"), ("ab", "c")], 0.2, 0.0, (3.0, 1.9), 0.7, 3),
         subwords.claims(by_hand, [("a", "b"), ("b", "c")], 0.01, 0.1, (3.0, 2.9), 0.2, 2),
+    ]
+
+
+def head_by_head_results() -> list[Claims]:
+    def costs(parameters: int, **seconds: float) -> dict[str, head_by_head.Cost]:
+        forms = zip((head_by_head.LOOP, head_by_head.ONE, head_by_head.FUSED), (parameters, 100, 100), seconds.values())
+        return {form: head_by_head.Cost(form, 8, count, 40, 1000, time) for form, count, time in forms}
+
+    fast, faster = costs(100, loop=2.0, one=1.0, fused=0.5), costs(100, loop=9.0, one=1.0, fused=0.5)
+    return [
+        head_by_head.claims(1e-7, 1e-7, 0.5, fast, faster),
+        head_by_head.claims(1e-7, 1e-3, 0.5, costs(99, loop=1.0, one=1.1, fused=1.0), costs(100, loop=0.5, one=1.0, fused=1.0)),
     ]
 
 

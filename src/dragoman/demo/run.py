@@ -9,10 +9,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dragoman.config import RunConfig
-from dragoman.config.presets import DEMO
+from dragoman.config import RunConfig, TransformerConfig
+from dragoman.config.presets import DEMO, Preset
 from dragoman.data.corpus import Pair
-from dragoman.demo.phrasebook import LANGUAGES, phrasebook, templates
+from dragoman.demo.phrasebook import LANGUAGES, Phrasebook, phrasebook, templates
 from dragoman.evaluation.metrics import evaluate
 from dragoman.inspection.views import draw_cross_attention
 from dragoman.training.checkpoint import lock_folder
@@ -41,11 +41,7 @@ def run_demo(to: str, out: Path, minutes: float) -> None:
     """
     language = LANGUAGES[to]
     book = phrasebook("en", to, per_template=PER_TEMPLATE, seed=SEED)
-    corpus = out / "corpus"
-    with lock_folder(out):  # a demo that is running reads its own corpora
-        corpus.mkdir(exist_ok=True)
-        for name, pairs in (("train", book.train), ("dev", book.dev), ("test", book.test)):
-            write_pairs(corpus / f"{name}.tsv", pairs)
+    corpus = write_corpus(out, book)
     print(
         f"1. Corpus: {len(templates())} sentence templates, English to {language}, filled with dates, prices, "
         f"countries ...: {len(book.train):,} pairs to learn from, {len(book.test):,} held out.",
@@ -53,17 +49,7 @@ def run_demo(to: str, out: Path, minutes: float) -> None:
     )
 
     print(f"2. Training for {minutes:g} minutes.", flush=True)
-    config = RunConfig(
-        train=(str(corpus / "train.tsv"),),
-        dev=(str(corpus / "dev.tsv"),),
-        languages=f"en-{to}",
-        out=str(out),
-        vocabulary=DEMO.vocabulary,
-        model=DEMO.model,
-        training=replace(DEMO.training, minutes=minutes),
-    )
-    with Journal(out, Console(stderr=True)) as journal:
-        steps = train(config, journal).step
+    steps = learn(out, corpus, f"en-{to}", DEMO, minutes)
 
     translator = Translator.load(out)
     sources, references = zip(*book.test, strict=True)
@@ -85,6 +71,34 @@ def run_demo(to: str, out: Path, minutes: float) -> None:
     print(f"\nIt knows these sentence patterns and no others; {corpus / 'test.tsv'} has examples.")
     print(f'Now yours: {command()} translate -m {out} "{TYPED[0]}"')
     print(f"Your own sentence pairs: {command()} split pairs.tsv --out data")
+
+
+def write_corpus(out: Path, book: Phrasebook) -> Path:
+    """Write the pairs of a phrasebook into a folder of the run folder `out`; return that folder.
+
+    Raise DragomanError where another process is using `out`.
+    """
+    corpus = out / "corpus"
+    with lock_folder(out):  # a demo that is running reads its own corpora
+        corpus.mkdir(exist_ok=True)
+        for name, pairs in (("train", book.train), ("dev", book.dev), ("test", book.test)):
+            write_pairs(corpus / f"{name}.tsv", pairs)
+    return corpus
+
+
+def learn(out: Path, corpus: Path, languages: str | None, preset: Preset[TransformerConfig], minutes: float) -> int:
+    """Train into `out` on what `write_corpus` wrote, for so many minutes; return the number of steps."""
+    config = RunConfig(
+        train=(str(corpus / "train.tsv"),),
+        dev=(str(corpus / "dev.tsv"),),
+        languages=languages,
+        out=str(out),
+        vocabulary=preset.vocabulary,
+        model=preset.model,
+        training=replace(preset.training, minutes=minutes),
+    )
+    with Journal(out, Console(stderr=True)) as journal:
+        return train(config, journal).step
 
 
 def slow_machine(exact: float, steps: int, minutes: float) -> str:

@@ -28,6 +28,7 @@ SECTIONS = {
         "additive": "additive against dot-product attention: time, memory, quality by d_k",
         "masks": "adding minus infinity before the softmax, and what multiplying by 1e-9 does instead",
         "order": "without positions a sentence is a bag of words",
+        "head-by-head": "heads one after another or in one product: the same results, parameters and work; the time",
         "heads": "1 to 32 heads of equal size: what they cost, how they differ, how they learn",
     },
     "Words and positions": {

@@ -1,0 +1,109 @@
+"""Run the demonstration of a task: learn it in a minute, then show the head that does it, and how it came to do so."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dragoman.config import AttentionConfig, FeedForwardConfig, TrainingConfig, TransformerConfig
+from dragoman.config.presets import Preset
+from dragoman.demo.run import command, learn, slow_machine, write_corpus
+from dragoman.demo.tasks import TASKS, draw_pairs
+from dragoman.evaluation.metrics import evaluate
+from dragoman.files import replace_file
+from dragoman.inspection import Inspection, inspect
+from dragoman.inspection.history import read_history
+from dragoman.inspection.history_page import history_page
+from dragoman.inspection.views import draw_cross_attention
+from dragoman.training.checkpoint import checkpoints
+from dragoman.translation.translator import Translator
+
+SEED = 1
+TOY = Preset(
+    TransformerConfig(
+        d_model=64,
+        encoder_layers=2,
+        decoder_layers=2,
+        attention=AttentionConfig(heads=4),
+        feed_forward=FeedForwardConfig(d_ff=256),
+        dropout=0.0,
+        norm_first=True,
+    ),
+    TrainingConfig(
+        batch_tokens=1024,
+        warmup=200,
+        label_smoothing=0.0,
+        epochs=1000,
+        minutes=1.0,
+        validate_every=200,
+        save_every=100,
+        keep=40,
+        patience=0,
+        samples=2,
+    ),
+    vocabulary=320,  # 256 bytes, special tokens, and the letters and numbers with the space before them
+)
+SHOWN = 2  # held-out sentences that are printed
+
+
+class Found(NamedTuple):
+    """The head of the attention over the source that does most of a task."""
+
+    layer: int  # from 1
+    head: int  # from 1
+    share: float  # of its attention that goes to the words that are to be written
+
+
+def run_task(name: str, out: Path, minutes: float) -> None:
+    """Learn a task in the folder `out` with so many minutes of training; print how well, and draw the attention.
+
+    Results go to standard output, progress to standard error.
+    """
+    task, pairs = TASKS[name], draw_pairs(TASKS[name], SEED)
+    corpus = write_corpus(out, pairs)
+    source, target = pairs.train[0]
+    print(f"1. The task: {task.rule}, such as '{source}' → '{target}'; {len(pairs.train):,} pairs to learn from.", flush=True)
+    print(f"2. Training for {minutes:g} minutes.", flush=True)
+    steps = learn(out, corpus, None, TOY, minutes)
+
+    translator = Translator.load(out)
+    sources, references = zip(*pairs.test, strict=True)
+    translations = [translation.text for translation in translator.translate(sources)]
+    scores = evaluate(translations, references)
+    print(f"3. {len(pairs.test)} sentences that were not among them: {100 * scores.exact:.1f} % exactly right.", flush=True)
+    if advice := slow_machine(scores.exact, steps, minutes):
+        print(advice, flush=True)
+    for source, translation in list(zip(sources, translations, strict=True))[:SHOWN]:
+        print(f"   {source} → {translation}")
+
+    number, (source, target) = longest(pairs.dev)
+    found = find_head(inspect(translator, source, target), task.places(source.split()))
+    print(f"4. The trick: a head that has found it {task.trick}.")
+    print(f"   The best of them, head {found.head} of layer {found.layer}, gives {found.share:.0%} of its attention to those words:")
+    for suffix in (".svg", ".png"):
+        picture = out / f"attention{suffix}"
+        draw_cross_attention(translator, source, picture, translation=target, layer=found.layer, head=found.head)
+        print(f"   {picture}")
+    by_step = {int(path.name.split("-")[1]): path for path in reversed(checkpoints(out))}
+    if len(by_step) > 1:
+        history = read_history(out.resolve().name, by_step, pairs.dev, [""] * len(pairs.dev), number, 0.0)
+        replace_file(out / "film.html", history_page(history).encode(), shared=True)
+        print(f"   How it came to do so, step by step: {out / 'film.html'}")
+    print(f'\nNow yours: {command()} inspect -m {out} "{source}"')
+
+
+def longest(pairs: Sequence[tuple[str, str]]) -> tuple[int, tuple[str, str]]:
+    """Return the first pair with the most target words, and its number, from 1."""
+    number = max(range(len(pairs)), key=lambda number: len(pairs[number][1].split()))
+    return number + 1, pairs[number]
+
+
+def find_head(inspection: Inspection, places: Sequence[int]) -> Found:
+    """Return the head that attends most to the source words at `places`, one for each target word."""
+    layers, heads = inspection.cross.shape[:2]
+    shares = {}
+    for layer in range(1, layers + 1):
+        for head in range(1, heads + 1):
+            weights = inspection.map("cross", layer, head).weights
+            shares[layer, head] = float(sum(weights[word, place] for word, place in enumerate(places)) / len(places))
+    best = max(shares, key=lambda key: shares[key])
+    return Found(*best, shares[best])
