@@ -7,11 +7,10 @@ import re
 
 import pytest
 import torch
-import torch.nn.functional as F
 from conftest import gap
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
 
 from dragoman.config import AttentionConfig, TransformerConfig
@@ -345,7 +344,8 @@ def test_a_layer_taken_apart_and_put_together_is_the_same(config):
     layer = MultiHeadAttention(8, config)
     again, wrong = put_together(take_apart(layer)), put_together(take_apart(layer, alternating_rows))
     weights, found, other = (one.state_dict() for one in (layer, again, wrong))
-    assert list(found) == list(weights) and all(torch.equal(found[name], weights[name]) for name in weights)
+    assert list(found) == list(weights)
+    assert all(torch.equal(found[name], weights[name]) for name in weights)
     assert not torch.equal(other["query.weight"], weights["query.weight"])
 
 

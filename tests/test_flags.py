@@ -43,7 +43,7 @@ SEARCH = """
 ONE_BEST = SEARCH.replace("--n-best", "")  # of commands that take one translation of each text
 
 FLAGS = {
-    "demo": "--to --out --minutes --threads",
+    "demo": "--to --task --out --minutes --threads",
     "check": "--dev --test --write-clean --max-ratio --max-length --json",
     "split": "--out --dev --test --by",
     "train": TRAIN + TRANSFORMER,

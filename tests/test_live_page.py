@@ -280,8 +280,27 @@ def test_a_term_of_the_glossary_is_sent_with_the_text_and_kept_only_if_asked_for
     )
     page.tab.get_by_label("Translation of term 1").wait_for()
     assert page.tab.get_by_label("Translation of term 1").input_value() == "고양이|냥이"
+    page.tab.locator("#open-terms").set_input_files(
+        {"name": "y.tsv", "mimeType": "text/plain", "buffer": "dog\t개\ncat\t냥\n".encode()}
+    )
+    page.tab.get_by_label("Translation of term 2").wait_for()  # a term that is there gets the new translation
+    terms = [page.tab.get_by_label(f"Translation of term {number}").input_value() for number in (1, 2)]
+    assert terms == ["냥", "개"]
     page.tab.locator("#remember").uncheck()
     assert page.tab.evaluate("JSON.stringify({...localStorage})") == "{}"
+
+
+def test_what_was_cleared_comes_back_and_a_swap_without_a_model_says_why(visit, server: Running):
+    page = visit("#source=en&target=ko")
+    page.type(TEXT)
+    page.shows(answered(server, TEXT)[0])
+    page.tab.locator("#clear").click()
+    page.shows("")
+    assert page.tab.locator("#source").input_value() == ""
+    page.tab.keyboard.press("Control+z")
+    page.shows(answered(server, TEXT)[0])
+    assert page.tab.locator("#source").input_value() == TEXT
+    assert page.tab.locator("#swap").get_attribute("title") == "This server does not translate from Korean."
 
 
 def test_terms_that_are_met_and_missed_are_told_apart(visit, models: Models):

@@ -31,7 +31,7 @@ class Options:
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     "folder for corpus, model and figures; default: runs/demo-en-ko, with --to de runs/demo-en-de, or runs/demo-reverse"
     minutes: float | None = None
-    "minutes of training; default: 2.25, for a task 1"
+    "minutes of training; default: 2.25, for a task 1, to recall 2"
     threads: int | None = None
     "CPU threads; default: one for each core that this process may use"
 
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> None:
     if options.task:
         from dragoman.demo.toy import run_task
 
-        return run_task(options.task, options.out or Path(f"runs/demo-{options.task}"), options.minutes or 1.0)
+        return run_task(options.task, options.out or Path(f"runs/demo-{options.task}"), options.minutes)
     from dragoman.demo.run import run_demo
 
     minutes = options.minutes or DEMO.training.minutes or 2.0

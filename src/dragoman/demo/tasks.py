@@ -22,6 +22,7 @@ class Task:
     trick: str  # what a head does that has found it, in words
     draw: Callable[[random.Random], list[str]]  # the words of a source
     places: Callable[[Sequence[str]], list[int]]  # for each target word, from 0
+    minutes: float = 1.0  # of training in which it is learned, on two cores that do nothing else
 
     def pair(self, rng: random.Random) -> Pair:
         """Draw a source and return it with its target."""
@@ -43,8 +44,9 @@ def letters_with_numbers(rng: random.Random) -> list[str]:
 
 
 def remembered(words: Sequence[str]) -> list[int]:
-    """Return where the number of each letter behind the colon is."""
-    return [words.index(letter) + 1 for letter in words[words.index(ASK) + 1 :]]
+    """Return where each letter behind the colon is, and its number."""
+    asked = range(words.index(ASK) + 1, len(words))
+    return [place for letter in asked for place in (letter, words.index(words[letter]) + 1)]
 
 
 TASKS: dict[str, Task] = {
@@ -67,10 +69,11 @@ TASKS: dict[str, Task] = {
         lambda words: sorted(range(len(words)), key=lambda place: words[place]),
     ),
     "recall": Task(
-        "the number that stood behind each letter that is asked for",
-        "looks behind the letter that is asked for",
+        "each letter behind the colon, and the number that stood behind it before",
+        "looks behind the letter that was written last, where it stood first",
         letters_with_numbers,
         remembered,
+        minutes=2.0,
     ),
 }
 

@@ -1,18 +1,20 @@
 """Run the demonstration of a task: learn it in a minute, then show the head that does it, and how it came to do so."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TrainingConfig, TransformerConfig
 from dragoman.config.presets import Preset
+from dragoman.data.tokenizer import RESERVED
 from dragoman.demo.run import command, learn, slow_machine, write_corpus
 from dragoman.demo.tasks import TASKS, draw_pairs
 from dragoman.evaluation.metrics import evaluate
 from dragoman.files import replace_file
-from dragoman.inspection import Inspection, inspect
 from dragoman.inspection.history import read_history
 from dragoman.inspection.history_page import history_page
+from dragoman.inspection.inspection import Inspection, inspect
 from dragoman.inspection.views import draw_cross_attention
 from dragoman.training.checkpoint import checkpoints
 from dragoman.translation.translator import Translator
@@ -26,11 +28,13 @@ TOY = Preset(
         attention=AttentionConfig(heads=4),
         feed_forward=FeedForwardConfig(d_ff=256),
         dropout=0.0,
+        positions="rotary-across",
         norm_first=True,
     ),
     TrainingConfig(
         batch_tokens=1024,
-        warmup=200,
+        learning_rate=0.4,
+        warmup=400,
         label_smoothing=0.0,
         epochs=1000,
         minutes=1.0,
@@ -40,7 +44,7 @@ TOY = Preset(
         patience=0,
         samples=2,
     ),
-    vocabulary=320,  # 256 bytes, special tokens, and the letters and numbers with the space before them
+    vocabulary=0,  # depends on the task
 )
 SHOWN = 2  # held-out sentences that are printed
 
@@ -53,23 +57,30 @@ class Found(NamedTuple):
     share: float  # of its attention that goes to the words that are to be written
 
 
-def run_task(name: str, out: Path, minutes: float) -> None:
-    """Learn a task in the folder `out` with so many minutes of training; print how well, and draw the attention.
+def run_task(name: str, out: Path, minutes: float | None = None) -> None:
+    """Learn a task in the folder `out`; print how well, and draw the attention. minutes: of training, or the task's own.
 
     Results go to standard output, progress to standard error.
     """
     task, pairs = TASKS[name], draw_pairs(TASKS[name], SEED)
+    minutes = minutes or task.minutes
     corpus = write_corpus(out, pairs)
     source, target = pairs.train[0]
-    print(f"1. The task: {task.rule}, such as '{source}' → '{target}'; {len(pairs.train):,} pairs to learn from.", flush=True)
+    print(
+        f"1. The task: {task.rule}, such as '{source}' → '{target}'; {len(pairs.train):,} pairs to learn from.",
+        flush=True,
+    )
     print(f"2. Training for {minutes:g} minutes.", flush=True)
-    steps = learn(out, corpus, None, TOY, minutes)
+    steps = learn(out, corpus, None, replace(TOY, vocabulary=vocabulary(pairs.train)), minutes)
 
     translator = Translator.load(out)
     sources, references = zip(*pairs.test, strict=True)
     translations = [translation.text for translation in translator.translate(sources)]
     scores = evaluate(translations, references)
-    print(f"3. {len(pairs.test)} sentences that were not among them: {100 * scores.exact:.1f} % exactly right.", flush=True)
+    print(
+        f"3. {len(pairs.test)} sentences that were not among them: {100 * scores.exact:.1f} % exactly right.",
+        flush=True,
+    )
     if advice := slow_machine(scores.exact, steps, minutes):
         print(advice, flush=True)
     for source, translation in list(zip(sources, translations, strict=True))[:SHOWN]:
@@ -78,7 +89,9 @@ def run_task(name: str, out: Path, minutes: float) -> None:
     number, (source, target) = longest(pairs.dev)
     found = find_head(inspect(translator, source, target), task.places(source.split()))
     print(f"4. The trick: a head that has found it {task.trick}.")
-    print(f"   The best of them, head {found.head} of layer {found.layer}, gives {found.share:.0%} of its attention to those words:")
+    print(
+        f"   The best, head {found.head} of layer {found.layer}, gives the right words {found.share:.0%} of its attention:"
+    )
     for suffix in (".svg", ".png"):
         picture = out / f"attention{suffix}"
         draw_cross_attention(translator, source, picture, translation=target, layer=found.layer, head=found.head)
@@ -89,6 +102,11 @@ def run_task(name: str, out: Path, minutes: float) -> None:
         replace_file(out / "film.html", history_page(history).encode(), shared=True)
         print(f"   How it came to do so, step by step: {out / 'film.html'}")
     print(f'\nNow yours: {command()} inspect -m {out} "{source}"')
+
+
+def vocabulary(pairs: Sequence[tuple[str, str]]) -> int:
+    """Return the number of subwords with which each word, with the space before it, is one of them."""
+    return len(RESERVED) + 2 * len({word for source, _ in pairs for word in source.split()})
 
 
 def longest(pairs: Sequence[tuple[str, str]]) -> tuple[int, tuple[str, str]]:

@@ -101,8 +101,15 @@ function remove(number) {
   at("#add-term").focus();
 }
 
+// Adds a term, or gives it another translation where there is one.
+function put(row) {
+  const same = rows().findIndex(([source]) => row[0] && source.trim() === row[0].trim());
+  if (same < 0) rows().push(row);
+  else rows()[same] = row;
+}
+
 function addTerm() {
-  rows().push([selected.source, selected.target, "match"]);
+  put([selected.source, selected.target, "match"]);
   const whole = selected.source && selected.target;
   Object.assign(selected, { source: "", target: "" });
   redraw();
@@ -117,7 +124,7 @@ async function openTerms(event) {
   if (!file) return;
   for (const line of (await file.text()).split(/\r?\n/)) {
     const [source = "", targets = "", rule = "match"] = line.split("\t");
-    if (complete([source, targets])) rows().push([source, targets, RULES.includes(rule) ? rule : "match"]);
+    if (complete([source, targets])) put([source, targets, RULES.includes(rule) ? rule : "match"]);
   }
   redraw();
 }

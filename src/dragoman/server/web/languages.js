@@ -56,6 +56,7 @@ function drawDetected() {
   const found = choice.source === AUTO && detected;
   at("#detected").textContent = found ? t("detected", nameOf(detected.language), Math.round(detected.confidence)) : "";
   at("#swap").disabled = !find(choice.target, source());
+  at("#swap").title = sources().includes(choice.target) ? t("swap") : t("swap.none", nameOf(choice.target));
 }
 
 // The source language: the one that was chosen, or detected in the last text; null before there is one.

@@ -281,9 +281,10 @@ at("#source-language").addEventListener("change", (event) => chooseLanguages({ s
 at("#target-language").addEventListener("change", (event) => chooseLanguages({ target: event.target.value }));
 at("#swap").addEventListener("click", swap);
 at("#clear").addEventListener("click", () => {
-  source.value = "";
-  translateNow();
   source.focus();
+  source.select();
+  document.execCommand("delete"); // unlike a new value, Ctrl+Z takes it back
+  translateNow();
 });
 at("#copy").addEventListener("click", (event) => copy(translated(), event.target));
 at("#save").addEventListener("click", () => download("translation.txt", "text/plain", translated()));

@@ -107,15 +107,17 @@ async function offer(word) {
   const { place } = word;
   const sentence = sentenceAt(place);
   if (!sentence || sentence.translation.wish.source === sentence.translation.wish.target) return;
-  const { others = [] } = await examine(sentence.translation, pairNow());
+  const { others = [], words: scores = [] } = await examine(sentence.translation, pairNow());
   if (!word.isConnected || others[place.word] < LEAST) return; // what is said of the word says why
   controller.abort();
   controller = new AbortController();
   const { signal } = controller;
   const own = bare(word.firstChild.textContent);
+  const score = scores.filter(([label]) => label)[place.word]?.[1];
+  const title = score === undefined ? t("choices.title", own) : t("choices.title-with", own, percent(Math.exp(score)));
   const status = make("p", { role: "status" }, t("choices.working"));
   const list = make("ol", {});
-  at("#choices").replaceChildren(make("h2", { id: "choices-title" }, t("choices.title", own)), status, list);
+  at("#choices").replaceChildren(make("h2", { id: "choices-title" }, title), status, list);
   openBeside(word);
   const prefix = textBefore(word);
   try {
@@ -123,7 +125,8 @@ async function offer(word) {
     const { words } = await ask("api/v1/alternatives", { body, signal });
     if (!word.isConnected) return at("#choices").hidePopover();
     const others = words.filter(({ word: other }) => other !== own);
-    status.textContent = t(others.length && others[0].probability >= LEAST ? "choices.note" : "choices.none");
+    const likely = others.length && others[0].probability >= LEAST;
+    status.textContent = likely ? t("choices.note") : others.length ? t("choices.few", percent(LEAST)) : t("choices.none");
     list.replaceChildren(...others.map((one) => make("li", {}, choice(one, body.target, () => choose(word, own, prefix, one)))));
     at("button", list)?.focus();
   } catch (error) {

@@ -2,7 +2,7 @@
 // translation. The model's attention is a guess at what belongs together; this is the check.
 
 import { ask } from "./api.js";
-import { at, fixed, make, t, table } from "./elements.js";
+import { at, language, make, t, table } from "./elements.js";
 import { nameOf } from "./lines.js";
 import { placeAtCaret, sourceLines } from "./paper.js";
 import { bare, sentenceAt } from "./steering.js";
@@ -12,8 +12,9 @@ const MUCH = 0.1; // of a drop that is marked
 let controller = new AbortController();
 let chosen = null; // the word that the caret is in
 let pairNow = () => null;
-let shownFor = ""; // line and wish
+let shownFor = ""; // translation and language of the page
 
+const nameShown = ({ line, wish, text }) => `${language}\n${text}\n${nameOf(line, wish)}`;
 const elementOf = (place) => sourceLines()[place.line]?.words[place.word];
 
 function drawButton() {
@@ -41,9 +42,9 @@ async function show() {
   controller.abort();
   controller = new AbortController();
   const { signal } = controller;
-  const { wish, line } = sentence.translation;
+  const { wish } = sentence.translation;
   const shorter = textWithout(element);
-  shownFor = nameOf(line, wish);
+  shownFor = nameShown(sentence.translation);
   at("#without-panel").hidden = false;
   at("#without-title").textContent = t("without.title", bare(element.textContent));
   at("#without-source").textContent = shorter;
@@ -63,12 +64,15 @@ async function show() {
   }
 }
 
+// A probability with two digits that say something: "0.31", "0.0031".
+const shortest = (value) => String(Number(value.toPrecision(2))).replace("-", "−");
+
 function drawDrops([whole, less], lang) {
   const head = ["without.word", "without.with", "without.less", "without.drop"].map((key) => make("th", { scope: "col" }, t(key)));
   const rows = whole.map(([word, log], number) => {
     const [before, after] = [Math.exp(log), Math.exp(less[number]?.[1] ?? log)];
     const drop = before - after;
-    const cells = [before, after, drop].map((value) => make("td", {}, fixed(value)));
+    const cells = [before, after, drop].map((value) => make("td", {}, shortest(value)));
     return [make("th", { scope: "row", lang, dir: "auto", class: drop >= MUCH ? "much" : null }, word), ...cells];
   });
   at("#without-words").replaceChildren(table(head, rows));
@@ -82,7 +86,7 @@ function close() {
 // What is shown of a line that is no more goes with it.
 export function drawWithout() {
   drawButton();
-  const there = sourceLines().some(({ translation }) => translation && nameOf(translation.line, translation.wish) === shownFor);
+  const there = sourceLines().some(({ translation }) => translation && nameShown(translation) === shownFor);
   if (!there) close();
 }
 
