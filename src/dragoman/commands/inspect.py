@@ -60,7 +60,7 @@ class Options:
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print everything as JSON, with all weights"
     view: Literal[
-        "map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks", "stages", "lines"
+        "map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks", "stages", "lines", "words"
     ] = "map"
     "what the figure shows (docs/inspecting.md)"
     sample: Annotated[tuple[str, ...], tyro.conf.arg(metavar="CORPUS ...")] = ()

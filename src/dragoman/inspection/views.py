@@ -9,10 +9,12 @@ import torch
 from dragoman.alignment.words import merge_tokens
 from dragoman.data.tokenizer import BOS, EOS, PAD, SPECIAL
 from dragoman.errors import UsageError
+from dragoman.inspection.embeddings import neighbourhoods
 from dragoman.inspection.figure import MAX_LABEL, Figure, map_figure, save, shorten_label
 from dragoman.inspection.heads import head_statistics
 from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, inspect
 from dragoman.inspection.occlusion import occlusion
+from dragoman.inspection.plots.embeddings import embedding_figure
 from dragoman.inspection.plots.lines import line_figure
 from dragoman.inspection.plots.maps import Mask, map_grid, mask_figure, occlusion_map
 from dragoman.inspection.plots.positions import position_figure
@@ -25,7 +27,9 @@ from dragoman.model.attention import decoder_mask, padding_mask
 from dragoman.model.capture import AttentionKind
 from dragoman.translation.translator import Translator
 
-View = Literal["map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks", "stages", "lines"]
+View = Literal[
+    "map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks", "stages", "lines", "words"
+]
 TITLES: dict[AttentionKind, str] = {
     "encoder": "What each word of the source attended to",
     "decoder": "What each word of the decoder's input attended to",
@@ -243,4 +247,11 @@ def view_figure(
         return stage_figure(stages, caption_end(inspection))
     if view == "lines":
         return attention_lines(inspection, kind, layer, head, subwords=subwords)
+    if view == "words":
+        titles = "Words of the source and their neighbours", "Words of the translation and their neighbours"
+        caption = (
+            "a word (dot) is the mean of its subwords' embeddings; crosses: the subwords with the greatest cosines, "
+            f"which stand below, without the word's own; {caption_end(inspection)}"
+        )
+        return embedding_figure(list(zip(titles, neighbourhoods(translator, inspection), strict=True)), caption)
     raise ValueError(f"view_figure has no branch for view = '{view}'")
