@@ -113,8 +113,8 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
     "view of `inspect`": [
         ("inspection/views.py", "^    model = translator.model\n",
             '    if view == "twice":\n        return attention_grid(inspection, kind, subwords=True)\n'),
-        ("inspection/views.py", 'View = Literal[^"map",', '"twice", '),
-        ("commands/inspect.py", 'view: Literal[^"map",', '"twice", '),
+        ("inspection/views.py", 'View = Literal[\n    ^"map",', '"twice", '),
+        ("commands/inspect.py", 'view: Literal[\n        ^"map",', '"twice", '),
     ],
     "section of the page": [
         ("inspection/page.py", '^        "links": word_links(inspection),\n',

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 SAMPLED = 200  # sentence pairs
 # The views that each flag goes with.
 VIEWS = {
-    "layer": ("map",),
-    "head": ("map",),
+    "layer": ("map", "stages", "lines"),
+    "head": ("map", "stages", "lines"),
     "aggregate": ("map",),
-    "kind": ("map", "grid", "heads"),
-    "subwords": ("map", "grid", "occlusion"),
+    "kind": ("map", "grid", "heads", "stages", "lines"),
+    "subwords": ("map", "grid", "occlusion", "lines"),
 }
 
 
@@ -59,7 +59,9 @@ class Options:
     "page to write, a single file: every layer and head, the search, probabilities, the effect of each source word"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print everything as JSON, with all weights"
-    view: Literal["map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks"] = "map"
+    view: Literal[
+        "map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks", "stages", "lines", "words"
+    ] = "map"
     "what the figure shows (docs/inspecting.md)"
     sample: Annotated[tuple[str, ...], tyro.conf.arg(metavar="CORPUS ...")] = ()
     "with --view heads, instead of TEXT: statistics over the first 200 of these sentence pairs that fit the model"
@@ -68,7 +70,7 @@ class Options:
     layer: int | None = None
     "layer, from 1; default: the last"
     head: int | None = None
-    "attention head, from 1; default: the mean of all"
+    "attention head, from 1; default: the mean of all; of --view stages, the first; of --view lines, each"
     aggregate: Literal["mean", "max", "rollout"] | None = None
     "combine the maps of all layers, or of --layer, into one; rollout: from the first layer up to --layer"
     subwords: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -107,7 +109,8 @@ def main(arguments: list[str]) -> None:
             chosen = options.kind, options.layer, options.head, options.aggregate
             figure = attention_map(inspection, *chosen, subwords=options.subwords)
         else:
-            figure = view_figure(translator, inspection, options.view, options.kind, options.subwords)
+            shown = options.view, options.kind, options.subwords, options.layer, options.head
+            figure = view_figure(translator, inspection, *shown)
         save(figure, out)
         files.append(out)
     if options.html:

@@ -58,9 +58,9 @@ class Found(NamedTuple):
 
 
 def run_task(name: str, out: Path, minutes: float | None = None) -> None:
-    """Learn a task in the folder `out`; print how well, and draw the attention. minutes: of training, or the task's own.
+    """Learn a task in the folder `out`; print how well, and draw the attention.
 
-    Results go to standard output, progress to standard error.
+    minutes: of training; None: as many as the task needs. Results go to standard output, progress to standard error.
     """
     task, pairs = TASKS[name], draw_pairs(TASKS[name], SEED)
     minutes = minutes or task.minutes
@@ -89,9 +89,8 @@ def run_task(name: str, out: Path, minutes: float | None = None) -> None:
     number, (source, target) = longest(pairs.dev)
     found = find_head(inspect(translator, source, target), task.places(source.split()))
     print(f"4. The trick: a head that has found it {task.trick}.")
-    print(
-        f"   The best, head {found.head} of layer {found.layer}, gives the right words {found.share:.0%} of its attention:"
-    )
+    best = f"head {found.head} of layer {found.layer}"
+    print(f"   The best, {best}, gives the right words {found.share:.0%} of its attention:")
     for suffix in (".svg", ".png"):
         picture = out / f"attention{suffix}"
         draw_cross_attention(translator, source, picture, translation=target, layer=found.layer, head=found.head)

@@ -1,6 +1,6 @@
 """Make the views of an inspection: which figure shows what, and what its caption says."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -9,20 +9,27 @@ import torch
 from dragoman.alignment.words import merge_tokens
 from dragoman.data.tokenizer import BOS, EOS, PAD, SPECIAL
 from dragoman.errors import UsageError
+from dragoman.inspection.embeddings import neighbourhoods
 from dragoman.inspection.figure import MAX_LABEL, Figure, map_figure, save, shorten_label
 from dragoman.inspection.heads import head_statistics
 from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, inspect
 from dragoman.inspection.occlusion import occlusion
+from dragoman.inspection.plots.embeddings import embedding_figure
+from dragoman.inspection.plots.lines import line_figure
 from dragoman.inspection.plots.maps import Mask, map_grid, mask_figure, occlusion_map
 from dragoman.inspection.plots.positions import position_figure
+from dragoman.inspection.plots.stages import stage_figure
 from dragoman.inspection.plots.tables import number_table, probability_table
 from dragoman.inspection.plots.trees import tree_figure
+from dragoman.inspection.stages import head_stages
 from dragoman.model import Model
 from dragoman.model.attention import decoder_mask, padding_mask
 from dragoman.model.capture import AttentionKind
 from dragoman.translation.translator import Translator
 
-View = Literal["map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks"]
+View = Literal[
+    "map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks", "stages", "lines", "words"
+]
 TITLES: dict[AttentionKind, str] = {
     "encoder": "What each word of the source attended to",
     "decoder": "What each word of the decoder's input attended to",
@@ -110,6 +117,28 @@ def attention_grid(inspection: Inspection, kind: AttentionKind, *, subwords: boo
     return map_grid(weights, *labels, map_title(kind, subwords), caption)
 
 
+def attention_lines(
+    inspection: Inspection,
+    kind: AttentionKind,
+    layer: int | None = None,
+    head: int | None = None,
+    *,
+    subwords: bool = False,
+) -> Figure:
+    """Return the weights of `head`, or of all heads, of `layer`, or of the last layer, as lines in a colour for each.
+
+    layer and head count from 1. Raise UsageError for those that the model does not have.
+    """
+    layer = len(inspection.maps(kind)) or None if layer is None else layer
+    inspection.select(kind, layer, head, "mean")
+    heads: Sequence[int] = [head] if head else range(1, inspection.maps(kind).size(1) + 1)
+    maps = [inspection.map(kind, layer, number, subwords=subwords) for number in heads]
+    which = maps[0].caption if head else maps[0].caption.replace(f"head 1 of {len(heads)}", f"{len(heads)} heads")
+    weights = torch.stack([one.weights for one in maps])
+    title, caption = map_title(kind, subwords), f"{which}; {caption_end(inspection)}"
+    return line_figure(weights, heads, maps[0].rows, maps[0].columns, title, caption)
+
+
 def search_tree(inspection: Inspection) -> Figure:
     """Return the tree of the search that found the translation. Raise UsageError where none was recorded."""
     if inspection.tree is None:
@@ -184,12 +213,19 @@ def occlusion_view(inspection: Inspection, model: Model, *, subwords: bool = Fal
 
 
 def view_figure(
-    translator: Translator, inspection: Inspection, view: View, kind: AttentionKind, subwords: bool
+    translator: Translator,
+    inspection: Inspection,
+    view: View,
+    kind: AttentionKind,
+    subwords: bool,
+    layer: int | None = None,
+    head: int | None = None,
 ) -> Figure:
     """Return the figure of any view but 'map', which is `attention_map`, because that has more arguments.
 
-    kind: of attention, for 'grid' and 'heads'; subwords: show these instead of words, in 'grid' and 'occlusion'. Raise
-    UsageError where model or search have nothing to show in that view.
+    kind: of attention, for 'grid', 'heads', 'stages' and 'lines'; subwords: show these instead of words, in 'grid',
+    'occlusion' and 'lines'; layer, head: from 1, for 'stages' (None: the last layer, head 1) and 'lines' (None: the
+    last layer, all heads). Raise UsageError where model or search have nothing to show in that view.
     """
     model = translator.model
     if view == "grid":
@@ -206,4 +242,16 @@ def view_figure(
         return position_figure(model, max(POSITIONS, len(inspection.source.tokens)), caption_end(inspection))
     if view == "masks":
         return attention_masks(inspection)
+    if view == "stages":
+        stages = head_stages(translator, inspection, kind, layer, 1 if head is None else head)
+        return stage_figure(stages, caption_end(inspection))
+    if view == "lines":
+        return attention_lines(inspection, kind, layer, head, subwords=subwords)
+    if view == "words":
+        titles = "Words of the source and their neighbours", "Words of the translation and their neighbours"
+        caption = (
+            "a word (dot) is the mean of its subwords' embeddings; crosses: the subwords with the greatest cosines, "
+            f"which stand below, without the word's own; {caption_end(inspection)}"
+        )
+        return embedding_figure(list(zip(titles, neighbourhoods(translator, inspection), strict=True)), caption)
     raise ValueError(f"view_figure has no branch for view = '{view}'")

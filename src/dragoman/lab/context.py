@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dragoman.config import ModelConfig, RecurrentConfig
 from dragoman.data.tokenizer import SPECIAL
+from dragoman.inspection.embeddings import principal_components
 from dragoman.inspection.plots.training import style
 from dragoman.lab.drawing import Panel, lines, mean_and_range
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
@@ -111,12 +112,6 @@ def nearest_alike(x: Tensor, meaning: Tensor) -> float:
     nearest = distance <= distance.amin(1, keepdim=True)
     alike = meaning[:, None] == meaning
     return float(((nearest & alike).sum(1) / nearest.sum(1)).mean())
-
-
-def principal_components(x: Tensor) -> Tensor:
-    """Return x (B, M) on the two axes (B, 2) along which it varies most."""
-    centred = x - x.mean(0)
-    return centred @ torch.linalg.svd(centred, full_matrices=False)[2][:2].T
 
 
 def claims(understood: dict[str, list[float]], before: float, spread: float, after: float) -> Claims:

@@ -1,0 +1,74 @@
+"""The space of the embeddings: which entries of the vocabulary lie near the words of a sentence.
+
+Shapes: V vocabulary, M d_model, W words, N neighbours.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dragoman.alignment.words import token_label
+from dragoman.data.tokenizer import RESERVED
+from dragoman.data.tokenizers import SideTokenizer
+from dragoman.inspection.inspection import Inspection, Sentence
+from dragoman.translation.translator import Translator
+
+NEIGHBOURS = 5  # of each word
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """The words of one side of a pair among the embeddings of that side."""
+
+    words: list[str]  # W, each once, without EOS
+    vectors: Tensor  # (W, M): the mean of the embeddings of a word's subwords
+    neighbours: list[list[int]]  # W lists of at most N ids, the nearest first
+    labels: list[list[str]]  # of the neighbours
+    cosines: list[list[float]]  # between a word and each neighbour
+    table: Tensor  # (V, M)
+
+
+def principal_components(x: Tensor) -> Tensor:
+    """Return x (B, M) on the two axes (B, 2) along which it varies most."""
+    centred = x - x.mean(0)
+    axes = torch.linalg.svd(centred, full_matrices=False)[2][:2]
+    return centred @ axes.T
+
+
+def neighbourhoods(translator: Translator, inspection: Inspection) -> tuple[Neighbourhood, Neighbourhood]:
+    """Return the words of source and target among the embeddings of the inspected model."""
+    model, tokenizers = translator.model, translator.tokenizers
+    return (
+        neighbourhood(model.source_embedding.weight, inspection.source, tokenizers.source),
+        neighbourhood(model.target_embedding.weight, inspection.target, tokenizers.target),
+    )
+
+
+@torch.no_grad()
+def neighbourhood(weight: Tensor, sentence: Sentence, tokenizer: SideTokenizer) -> Neighbourhood:
+    """Return the words of a sentence among the rows of an embedding (V, M), nearest by cosine.
+
+    Neither a word's own subwords nor reserved entries, such as padding and bytes, count as neighbours.
+    """
+    table = weight.detach().float().cpu()
+    own = {word.label: [sentence.ids[position] for position in word.tokens] for word in sentence.words[:-1]}
+    vectors = torch.stack([table[ids].mean(0) for ids in own.values()]) if own else table[:0]
+    cosines = F.normalize(vectors, dim=-1) @ F.normalize(table, dim=-1).T
+    cosines[:, : len(RESERVED)] = -torch.inf
+    for row, ids in zip(cosines, own.values(), strict=True):
+        row[ids] = -torch.inf
+    found = cosines.topk(min(NEIGHBOURS, len(table)), dim=-1)
+    pairs = [
+        [(index, cosine) for index, cosine in zip(*row, strict=True) if cosine > -torch.inf]
+        for row in zip(found.indices.tolist(), found.values.tolist(), strict=True)
+    ]
+    return Neighbourhood(
+        list(own),
+        vectors,
+        [[index for index, _ in row] for row in pairs],
+        [[token_label(tokenizer, index) for index, _ in row] for row in pairs],
+        [[cosine for _, cosine in row] for row in pairs],
+        table,
+    )

@@ -1,0 +1,63 @@
+"""The space of the embeddings: neighbours are those with the greatest cosines, and two axes keep most of the spread."""
+
+import torch
+from conftest import tiny_transformer
+from torch import Tensor
+
+from dragoman.data.tokenizer import RESERVED, Tokenizer
+from dragoman.inspection.embeddings import neighbourhoods, principal_components
+from dragoman.inspection.figure import pyplot
+from dragoman.inspection.inspection import inspect
+from dragoman.inspection.views import view_figure
+from dragoman.model import build
+from dragoman.translation.translator import Translator
+
+
+def make(tokenizer: Tokenizer) -> Translator:
+    torch.manual_seed(0)
+    return Translator(build(tiny_transformer(), len(tokenizer)).eval(), tokenizer)
+
+
+def test_a_vector_put_beside_a_word_becomes_its_nearest_neighbour(tokenizer: Tokenizer):
+    translator = make(tokenizer)
+    inspection = inspect(translator, "The dog dog", "개가")
+    ids = [inspection.source.ids[position] for position in inspection.source.words[1].tokens]
+    stranger = max(set(range(len(RESERVED), len(tokenizer))) - set(ids))
+    source, _ = neighbourhoods(translator, inspection)
+    row = source.words.index("dog")
+    assert source.neighbours[row][0] != stranger  # the control
+    weight = translator.model.source_embedding.weight
+    with torch.no_grad():
+        weight[stranger] = 3 * source.vectors[row]  # as long as it likes: a cosine does not see it
+    source, target = neighbourhoods(translator, inspection)
+    assert source.words == ["The", "dog"]
+    assert (source.neighbours[row][0], round(source.cosines[row][0], 5)) == (stranger, 1.0)
+    for side in (source, target):
+        for near, cosines in zip(side.neighbours, side.cosines, strict=True):
+            assert cosines == sorted(cosines, reverse=True)
+            assert min(near) >= len(RESERVED)
+    assert not set(ids) & set(source.neighbours[row])
+
+
+def spread(points: Tensor) -> float:
+    return float((points - points.mean(0)).square().sum())
+
+
+def test_two_axes_keep_all_of_a_plane_and_only_a_part_of_noise():
+    torch.manual_seed(1)
+    plane = torch.randn(30, 2) @ torch.linalg.qr(torch.randn(16, 2)).Q.T + torch.randn(16)
+    noise = torch.randn(30, 16)
+    torch.testing.assert_close(spread(principal_components(plane)), spread(plane), rtol=1e-4, atol=0.0)
+    assert spread(principal_components(noise)) < 0.5 * spread(noise)  # the control
+
+
+def test_every_word_and_its_neighbours_are_written(tokenizer: Tokenizer):
+    translator = make(tokenizer)
+    inspection = inspect(translator, "The dog sees", "개가 봐요")
+    figure = pyplot().figure()
+    view_figure(translator, inspection, "words", "cross", False).draw(figure)
+    for axes, side in zip(figure.axes[2:], neighbourhoods(translator, inspection), strict=True):
+        for text, word, labels in zip(axes.texts, side.words, side.labels, strict=True):
+            assert text.get_text().startswith(f"{word}: {labels[0]} ")
+            assert text.get_text().count(", ") >= len(labels) - 1
+    pyplot().close(figure)
