@@ -18,6 +18,7 @@ from pathlib import Path
 import test_documents
 import torch
 from conftest import TINY, signed_again, tiny_transformer
+from foreign import SOURCE_SPM, TARGET_SPM, npz_folder, pieces_of, word_list, write_words
 from hostile import CLEAN, CODECS, HOSTILE, SOURCE, TARGET, WRITERS, packed, text, tsv
 from sentencepiece import SentencePieceProcessor
 from subwords import trained_spm
@@ -34,11 +35,15 @@ from dragoman.documents import read_document
 from dragoman.documents.document import has_letter
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST, read_listed
+from dragoman.interop.checker import Checker
+from dragoman.interop.huggingface import read_hugging_face
+from dragoman.interop.marian import read_marian
+from dragoman.interop.weights import build_model
 from dragoman.model import build
 from dragoman.model_folder import read_model, verify_files
 from dragoman.text.glossary import Glossary, check_terms
 from dragoman.training.checkpoint import TrainingProgress, load_checkpoint, save_checkpoint
-from fuzz.mutations import Mutator, mutate_header, mutate_json, mutate_packed
+from fuzz.mutations import Mutator, mutate_header, mutate_json, mutate_packed, mutate_zip
 
 LARGEST_SEED = 20_000  # bytes
 ANSWER = 'A </b> "B" & <C> `d` \\ | %s\n--> '  # a translation full of markup
@@ -221,6 +226,76 @@ def sentencepiece_model(data: bytes) -> None:
         SentencePieceProcessor(model_proto=anew).encode([SOURCE, TARGET, "\0 e\u0301 ①②", ""])
 
 
+def foreign_file(folder: Callable[[], Path], name: str, data: bytes) -> None:
+    """Read a model of others with another file in its folder; one that is let through can be built."""
+    place = folder()
+    (place / name).unlink(missing_ok=True)  # not under the feet of one that is mapped
+    (place / name).write_bytes(data)
+    with contextlib.suppress(DragomanError):
+        if (place / "config.json").exists():
+            read_hugging_face(place, Checker(place), False, scratch())
+        else:
+            build_model(read_marian(place, Checker(place)).original)
+
+
+@cache
+def marian() -> Path:
+    """Return a folder of Marian with a SentencePiece model as vocabulary, made as small as can be."""
+    return marian_of("marian", spm=True)
+
+
+@cache
+def marian_with_lists() -> Path:
+    """Return a folder of Marian with a list of words for each side."""
+    return marian_of("lists", spm=False)
+
+
+def marian_of(name: str, *, spm: bool) -> Path:
+    small = {"dim_emb": 4, "transformer_heads": 2, "transformer_dim_ffn": 4, "enc_depth": 1, "dec_depth": 1}
+    npz_folder(scratch() / name, joint=spm, spm=spm, tied="all" if spm else "target", **small)
+    return scratch() / name
+
+
+@cache
+def hugging_face() -> Path:
+    """Return a folder of MarianMT whose weights are missing, which is said last."""
+    folder = scratch() / "marianmt"
+    folder.mkdir()
+    words = word_list(SOURCE_SPM, TARGET_SPM)
+    config = {"model_type": "marian", "vocab_size": len(words), "pad_token_id": words["<pad>"], "d_model": 4}
+    config |= {"decoder_start_token_id": words["<pad>"], "eos_token_id": 0, "activation_function": "swish"}
+    config |= {f"{side}_layers": 1 for side in ("encoder", "decoder")}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer_config.json").write_text('{"separate_vocabs": false}')
+    (folder / "model.safetensors").write_bytes(b"\2" + bytes(7) + b"{}")
+    write_words(folder / "vocab.json", words)
+    for name, spm in (("source.spm", SOURCE_SPM), ("target.spm", TARGET_SPM)):
+        (folder / name).write_bytes(spm)
+    return folder
+
+
+@cache
+def nllb() -> Path:
+    """Return a folder of NLLB whose weights are missing."""
+    folder = scratch() / "nllb"
+    folder.mkdir()
+    spm = trained_spm("bpe", vocabulary=120)
+    config = {"model_type": "m2m_100", "vocab_size": len(pieces_of(spm)) + 7, "d_model": 16}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "sentencepiece.bpe.model").write_bytes(spm)
+    (folder / "special_tokens_map.json").write_text('{"additional_special_tokens": ["eng_Latn", "kor_Hang"]}')
+    (folder / "model.safetensors").write_bytes(b"\2" + bytes(7) + b"{}")
+    return folder
+
+
+def foreign_target(folder: Callable[[], Path], name: str, mutate: Mutator | None = None) -> Target:
+    words = ["__de__", "eng_Latn", '"content"', '"id"', "? ", ": ", "</s>", "<unk>"]
+    return Target(partial(foreign_file, folder, name), [(folder() / name).read_bytes()], words, mutate)
+
+
+ADDED = {"added_tokens_decoder": {"5": {"content": "__de__"}}, "extra_special_tokens": [{"content": "__ko__"}]}
+
+
 def arrow(data: bytes) -> None:
     with contextlib.suppress(DragomanError):
         found = Pairs.open(written(data, "pairs.arrow"))
@@ -288,6 +363,16 @@ def targets() -> dict[str, Target]:
         "safetensors": Target(partial(model, "model.safetensors"), [part("model.safetensors")], mutate=mutate_header),
         "tokenizer": Target(tokenizer, [part("tokenizer.json")], mutate=mutate_json),
         "spm": Target(sentencepiece_model, sentencepiece_seeds()),
+        "import.npz": foreign_target(marian, "model.npz", mutate_zip),
+        "import.decoder": foreign_target(marian, "decoder.yml"),
+        "import.list.yml": foreign_target(marian_with_lists, "opus.src.vocab.yml"),
+        "import.list.json": foreign_target(hugging_face, "vocab.json", mutate_json),
+        "import.config": foreign_target(hugging_face, "config.json", mutate_json),
+        "import.config.nllb": foreign_target(nllb, "config.json", mutate_json),
+        "import.tokens": foreign_target(nllb, "special_tokens_map.json", mutate_json),
+        "import.added": Target(
+            partial(foreign_file, nllb, "tokenizer_config.json"), [json.dumps(ADDED).encode()], mutate=mutate_json
+        ),
         "manifest": Target(manifest, [part(MANIFEST)], mutate=mutate_json),
         "state": Target(state, [progress], mutate=mutate_json),
         "arrow": Target(arrow, [arrow_seed()]),

@@ -127,7 +127,7 @@ def read_marian(folder: Path, checker: Checker) -> Foreign:
     original = Original(tensors, names, config, source_rows, rows, sides[1].unsayable, transposed=True)
     check_tensors(original, checker, (SETTINGS,))
     checker.finish()
-    return Foreign("Marian", original, *sides, aligned=aligned_head(settings, config))
+    return Foreign("Marian", original, *sides, "target", aligned=aligned_head(settings, config))
 
 
 def read_decoder(folder: Path) -> dict[str, Any]:
