@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import run_config, run_training, toy_pairs
+from conftest import run_config, run_training, toy_pairs, write_tsv
 from foreign import m2m100_folder, marian_folder
 from safetensors.torch import load_file
 from test_marian_model import EXPECTED, MARIAN
 
 from dragoman.config import TransformerConfig
 from dragoman.data.tokenizers import Tokenizers
+from dragoman.demo.phrasebook import phrasebook
 from dragoman.interop.importing import import_model
 from dragoman.model_folder import find_model
 from dragoman.translation.translator import Translator
@@ -219,6 +220,27 @@ def test_distill(form: Form, tmp_path: Path, dragoman: Any):
     assert ran.code == 0, ran.err
     assert sides(tmp_path / "student" / "synthetic" / "1.tsv") == sides(form.pairs)
     assert Tokenizers.load(find_model(tmp_path / "student")).as_files() == form.tokenizers.as_files()
+
+
+@pytest.mark.slow
+def test_a_minute_of_fine_tuning_raises_bleu_and_words_are_found(tmp_path: Path, dragoman: Any):
+    """A model that Marian trained on Bible verses learns the demo's sentences."""
+    book = phrasebook("en", "es", per_template=30, seed=1)
+    files = {}
+    for name, pairs in (("train", book.train), ("dev", book.dev[:100]), ("test", book.test[:200])):
+        files[name] = write_tsv(tmp_path / f"{name}.tsv", list(pairs))
+    before = import_model(MARIAN, tmp_path / "before")
+    command = ["train", "--train", files["train"], "--dev", files["dev"], "--init-from", before, "--out", "after"]
+    settings = "--training.minutes 1 --training.schedule inverse-sqrt --training.learning-rate 0.001 --quiet"
+    ran = dragoman(*command, *settings.split(), "--training.warmup", 100, "--training.validate-every", 200)
+    assert ran.code == 0, ran.err
+
+    def bleu(model: Path) -> float:
+        return json.loads(dragoman("evaluate", "-m", model, files["test"], "--json").out)["bleu"]["value"]
+
+    found = bleu(before), bleu(tmp_path / "after")
+    print(f"BLEU {found[0]:.1f} before, {found[1]:.1f} after a minute")
+    assert found[1] > found[0] + 10
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import test_documents
 import torch
 from conftest import TINY, signed_again, tiny_transformer
-from foreign import SOURCE_SPM, TARGET_SPM, npz_folder, pieces_of, word_list, write_words
+from foreign import MARIAN_SETTINGS, as_yml, npz_folder
 from hostile import CLEAN, CODECS, HOSTILE, SOURCE, TARGET, WRITERS, packed, text, tsv
 from sentencepiece import SentencePieceProcessor
 from subwords import trained_spm
@@ -35,10 +37,11 @@ from dragoman.documents import read_document
 from dragoman.documents.document import has_letter
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST, read_listed
-from dragoman.interop.checker import Checker
-from dragoman.interop.huggingface import read_hugging_face
-from dragoman.interop.marian import read_marian
-from dragoman.interop.weights import build_model
+from dragoman.interop import huggingface, marian
+from dragoman.interop.checker import Checker, Settings
+from dragoman.interop.sources import check_words, read_object, read_words
+from dragoman.interop.tensors import Npz
+from dragoman.interop.yml import parse_settings, parse_words, read_text
 from dragoman.model import build
 from dragoman.model_folder import read_model, verify_files
 from dragoman.text.glossary import Glossary, check_terms
@@ -226,73 +229,85 @@ def sentencepiece_model(data: bytes) -> None:
         SentencePieceProcessor(model_proto=anew).encode([SOURCE, TARGET, "\0 e\u0301 ①②", ""])
 
 
-def foreign_file(folder: Callable[[], Path], name: str, data: bytes) -> None:
-    """Read a model of others with another file in its folder; one that is let through can be built."""
-    place = folder()
-    (place / name).unlink(missing_ok=True)  # not under the feet of one that is mapped
-    (place / name).write_bytes(data)
+# Models of others: the readers alone, since libFuzzer's records of a whole import take more memory with each input.
+
+
+def npz(data: bytes) -> None:
+    """Read the arrays of Marian and the architecture that its settings describe."""
     with contextlib.suppress(DragomanError):
-        if (place / "config.json").exists():
-            read_hugging_face(place, Checker(place), False, scratch())
-        else:
-            build_model(read_marian(place, Checker(place)).original)
+        found = Npz(written(data, "model.npz"))
+        for name in list(found.shapes)[:20]:
+            with contextlib.suppress(DragomanError):
+                found.read(name)
+        if marian.SETTINGS in found.shapes:
+            marian_settings(found.array(marian.SETTINGS).tobytes(), found)
 
 
-@cache
-def marian() -> Path:
-    """Return a folder of Marian with a SentencePiece model as vocabulary, made as small as can be."""
-    return marian_of("marian", spm=True)
+def marian_settings(data: bytes, tensors: Any = None) -> None:
+    """Read settings as Marian writes them, and the architecture that they describe."""
+    text, checker = data.partition(b"\0")[0].decode("utf-8", "replace"), Checker(scratch())
+    with contextlib.suppress(DragomanError, ValueError):  # which the importer expects of these two
+        values = parse_settings(text)
+        settings = Settings(marian.SETTINGS, values, marian.DEFAULTS, checker)
+        marian.read_architecture(settings, tensors or SimpleNamespace(shapes={}))
+        marian.refuse_unknown(settings)
+        checker.finish()
 
 
-@cache
-def marian_with_lists() -> Path:
-    """Return a folder of Marian with a list of words for each side."""
-    return marian_of("lists", spm=False)
+def decoder(data: bytes) -> None:
+    """Read which files a decoder.yml names."""
+    folder, checker = written(data, "decoder.yml").parent, Checker(scratch())
+    with contextlib.suppress(DragomanError):
+        found = marian.read_decoder(folder)
+        marian.find_model(folder, found)
+        marian.read_vocabularies(folder, found, checker)
 
 
-def marian_of(name: str, *, spm: bool) -> Path:
+def word_list_of(name: str, data: bytes) -> None:
+    """Read a list of words: each has an id of its own."""
+    file = written(data, name)
+    with contextlib.suppress(DragomanError, ValueError):  # of `parse_words`, which the importer expects
+        words = read_words(file) if name.endswith(".json") else check_words(file, parse_words(read_text(file, 1 << 20)))
+        assert sorted(words.values()) == list(range(len(words)))
+        assert all(words)
+
+
+def foreign_config(data: bytes) -> None:
+    """Read a config.json of Hugging Face and the architecture that it describes."""
+    checker = Checker(scratch())
+    with contextlib.suppress(DragomanError):
+        values = read_object(written(data, "config.json"))
+        for kind, defaults in huggingface.DEFAULTS.items():
+            settings = Settings("config.json", values, defaults, checker)
+            huggingface.read_architecture(settings, kind)
+            huggingface.refuse_unknown(settings)
+        checker.finish()
+
+
+def added_words(name: str, data: bytes) -> None:
+    """Read the words that a tokenizer of Hugging Face adds: no id is there twice."""
+    checker, words = Checker(scratch()), {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4}
+    folder = written(data, name).parent
+    with contextlib.suppress(DragomanError):
+        found = words | huggingface.read_added_words(folder, {name}, words, checker)
+        checker.finish()
+        assert len(set(found.values())) == len(found)
+
+
+def npz_seed() -> bytes:
     small = {"dim_emb": 4, "transformer_heads": 2, "transformer_dim_ffn": 4, "enc_depth": 1, "dec_depth": 1}
-    npz_folder(scratch() / name, joint=spm, spm=spm, tied="all" if spm else "target", **small)
-    return scratch() / name
+    npz_folder(scratch() / "marian", **small)
+    return (scratch() / "marian" / "model.npz").read_bytes()
 
 
-@cache
-def hugging_face() -> Path:
-    """Return a folder of MarianMT whose weights are missing, which is said last."""
-    folder = scratch() / "marianmt"
-    folder.mkdir()
-    words = word_list(SOURCE_SPM, TARGET_SPM)
-    config = {"model_type": "marian", "vocab_size": len(words), "pad_token_id": words["<pad>"], "d_model": 4}
-    config |= {"decoder_start_token_id": words["<pad>"], "eos_token_id": 0, "activation_function": "swish"}
-    config |= {f"{side}_layers": 1 for side in ("encoder", "decoder")}
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "tokenizer_config.json").write_text('{"separate_vocabs": false}')
-    (folder / "model.safetensors").write_bytes(b"\2" + bytes(7) + b"{}")
-    write_words(folder / "vocab.json", words)
-    for name, spm in (("source.spm", SOURCE_SPM), ("target.spm", TARGET_SPM)):
-        (folder / name).write_bytes(spm)
-    return folder
-
-
-@cache
-def nllb() -> Path:
-    """Return a folder of NLLB whose weights are missing."""
-    folder = scratch() / "nllb"
-    folder.mkdir()
-    spm = trained_spm("bpe", vocabulary=120)
-    config = {"model_type": "m2m_100", "vocab_size": len(pieces_of(spm)) + 7, "d_model": 16}
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "sentencepiece.bpe.model").write_bytes(spm)
-    (folder / "special_tokens_map.json").write_text('{"additional_special_tokens": ["eng_Latn", "kor_Hang"]}')
-    (folder / "model.safetensors").write_bytes(b"\2" + bytes(7) + b"{}")
-    return folder
-
-
-def foreign_target(folder: Callable[[], Path], name: str, mutate: Mutator | None = None) -> Target:
-    words = ["__de__", "eng_Latn", '"content"', '"id"', "? ", ": ", "</s>", "<unk>"]
-    return Target(partial(foreign_file, folder, name), [(folder() / name).read_bytes()], words, mutate)
-
-
+CONFIGS = [
+    {"model_type": kind, "vocab_size": 99, "d_model": 16, "encoder_layers": 1, "activation_function": "relu", **more}
+    for kind, more in (("marian", {"pad_token_id": 98}), ("m2m_100", {"scale_embedding": False, "num_beams": 5}))
+]
+WORDS = {"</s>": 0, "<unk>": 1, "\u2581a": 2, ">>de<<": 3, '"': 4, "<pad>": 5}
+YML = b'</s>: 0\n<unk>: 1\n"\\u2581a": 2\n? "long"\n: 3\n\'it\'\'s\': 4\n">>de<<": 5\n'
+DECODER = b"relative-paths: true\nmodels:\n  - model.npz\nvocabs: [joint.spm, joint.spm]\nbeam-size: 6\n"
+LISTED = {"additional_special_tokens": ["__de__", {"content": "eng_Latn"}], "bos_token": "<s>"}
 ADDED = {"added_tokens_decoder": {"5": {"content": "__de__"}}, "extra_special_tokens": [{"content": "__ko__"}]}
 
 
@@ -363,15 +378,19 @@ def targets() -> dict[str, Target]:
         "safetensors": Target(partial(model, "model.safetensors"), [part("model.safetensors")], mutate=mutate_header),
         "tokenizer": Target(tokenizer, [part("tokenizer.json")], mutate=mutate_json),
         "spm": Target(sentencepiece_model, sentencepiece_seeds()),
-        "import.npz": foreign_target(marian, "model.npz", mutate_zip),
-        "import.decoder": foreign_target(marian, "decoder.yml"),
-        "import.list.yml": foreign_target(marian_with_lists, "opus.src.vocab.yml"),
-        "import.list.json": foreign_target(hugging_face, "vocab.json", mutate_json),
-        "import.config": foreign_target(hugging_face, "config.json", mutate_json),
-        "import.config.nllb": foreign_target(nllb, "config.json", mutate_json),
-        "import.tokens": foreign_target(nllb, "special_tokens_map.json", mutate_json),
+        "import.npz": Target(npz, [npz_seed()], mutate=mutate_zip),
+        "import.settings": Target(marian_settings, [as_yml(MARIAN_SETTINGS).encode()]),
+        "import.decoder": Target(decoder, [DECODER]),
+        "import.list.yml": Target(partial(word_list_of, "vocab.yml"), [YML]),
+        "import.list.json": Target(
+            partial(word_list_of, "vocab.json"), [json.dumps(WORDS).encode()], mutate=mutate_json
+        ),
+        "import.config": Target(foreign_config, [json.dumps(each).encode() for each in CONFIGS], mutate=mutate_json),
         "import.added": Target(
-            partial(foreign_file, nllb, "tokenizer_config.json"), [json.dumps(ADDED).encode()], mutate=mutate_json
+            partial(added_words, "tokenizer_config.json"), [json.dumps(ADDED).encode()], mutate=mutate_json
+        ),
+        "import.listed": Target(
+            partial(added_words, "special_tokens_map.json"), [json.dumps(LISTED).encode()], mutate=mutate_json
         ),
         "manifest": Target(manifest, [part(MANIFEST)], mutate=mutate_json),
         "state": Target(state, [progress], mutate=mutate_json),

@@ -119,7 +119,9 @@ def read_words(file: Path) -> dict[str, int]:
 
 
 def check_words(file: Path, words: Mapping[str, Any]) -> dict[str, int]:
-    """Return words with their ids. Raise DragomanError where these are not 0, 1, 2, ... each once."""
+    """Return words with their ids. Raise DragomanError where these are not 0, 1, ... each once, or there are none."""
+    if not words:
+        raise DragomanError(f"{file}: it has no words")
     for word, id in words.items():
         if type(id) is not int or not 0 <= id < len(words):
             raise DragomanError(
