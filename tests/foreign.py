@@ -4,15 +4,17 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from subwords import trained_spm
 from torch import Tensor, nn
-from transformers import M2M100Config, M2M100ForConditionalGeneration, MarianConfig, MarianMTModel
 
 from dragoman.data.spm import Kind, parse_spm
+
+if TYPE_CHECKING:  # it takes seconds, and the fuzzer too much memory
+    from transformers import M2M100ForConditionalGeneration, MarianMTModel
 
 SOURCE_SPM, TARGET_SPM = trained_spm("bpe", vocabulary=120), trained_spm()
 LANGUAGES = ["eng_Latn", "kor_Hang", "spa_Latn"]
@@ -55,12 +57,14 @@ def marian_folder(
     own_start: bool = False,
     pickled: str = "",
     **changes: Any,
-) -> MarianMTModel:
+) -> "MarianMTModel":
     """Write a folder of MarianMT and return the model, in float32, as `transformers` reads it from there.
 
     separate: vocabularies; end: the id of </s>; head: 'tied', 'own', or 'unequal' where the config calls it tied;
     own_start: whether the start is not the padding; pickled: 'new' or 'old' for a pytorch_model.bin.
     """
+    from transformers import MarianConfig, MarianMTModel
+
     folder.mkdir(parents=True, exist_ok=True)
     own = {"more": ["<start>"]} if own_start else {"more": tags}
     words = word_list(SOURCE_SPM, end=end, **own) if separate else word_list(SOURCE_SPM, TARGET_SPM, end=end, **own)
@@ -115,8 +119,10 @@ def m2m100_folder(
     shard: str | None = None,
     head: str = "tied",
     **changes: Any,
-) -> M2M100ForConditionalGeneration:
+) -> "M2M100ForConditionalGeneration":
     """Write a folder of M2M100 or NLLB and return the model, in float32, as `transformers` reads it from there."""
+    from transformers import M2M100Config, M2M100ForConditionalGeneration
+
     folder.mkdir(parents=True, exist_ok=True)
     spm = trained_spm("bpe", vocabulary=120)
     words = {word: id for id, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *pieces_of(spm)])}

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+import re
 import struct
 import subprocess
 import sys
@@ -11,17 +12,22 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
 import torch
 from foreign import SOURCE_SPM, copy_of, marian_folder, npz_folder, word_list
 from safetensors.torch import load_file
+from test_spm import HOSTILE as HOSTILE_SPM
 
 from dragoman.data.spm import MAX_SIZE
 from dragoman.errors import DragomanError
+from dragoman.files import MANIFEST
 from dragoman.interop.importing import import_model
+from dragoman.interop.pickled import pickled_process
 from dragoman.interop.tensors import Npz
+from dragoman.model_folder import read_model, verify_files
 
 MARK = "ran"  # a file that code in a source would write, in the working directory
 
@@ -209,6 +215,12 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], None], str, str]] = {
     "a bomb of zeros": ("npz", write("model.npz", compressed()), "model.npz", "is compressed"),
     "a name that is there twice": ("npz", write("model.npz", twice()), "model.npz", "there twice"),
     "many arrays": ("npz", write("model.npz", long_directory()), "model.npz", "list of files is too long"),
+    "an array before the file": (
+        "npz",
+        write("model.npz", saved(Wemb=np.zeros((3, 2), np.float32))[:-6] + struct.pack("<IH", 12284, 0)),
+        "model.npz",
+        "begins before the file",
+    ),
     "no archive": ("npz", write("model.npz", b"PK\x03\x04" + bytes(50)), "model.npz", "not a sound .npz"),
     "no settings": ("npz", write("model.npz", saved(Wemb=np.zeros((3, 2), np.float32))), "model.npz", "not a model of"),
     "nested settings": (
@@ -225,6 +237,14 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], None], str, str]] = {
         "not write",
     ),
     "a vocabulary elsewhere": ("npz", write("decoder.yml", b"vocabs:\n  - /etc/passwd\n"), "npz", "passwd are missing"),
+    "no words": ("marian", write("vocab.json", b"{}"), "vocab.json", "it has no words"),
+    "an empty list": ("lists", write("opus.vocab.yml", b"\n"), "opus.vocab.yml", "it has no words"),
+    "a character beyond all": (
+        "lists",
+        write("opus.vocab.yml", b'"</s>": 0\n"\\UFFFFFFFF": 1\n'),
+        "opus.vocab.yml",
+        "is no character",
+    ),
     "a hole in a list": (
         "lists",
         write("opus.vocab.yml", b'"</s>": 0\n<unk>: 1\na: 3\n'),
@@ -246,6 +266,12 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], None], str, str]] = {
     ),
     "no id": ("lists", write("opus.vocab.yml", b"a: b: c\n"), "opus.vocab.yml", "line 1"),
     "a list that is no UTF-8": ("lists", write("opus.vocab.yml", b"\xff: 0\n"), "opus.vocab.yml", "not UTF-8"),
+}
+
+
+HOSTILE |= {
+    f"SentencePiece: {name}": ("marian", write("source.spm", data), "source.spm", words)
+    for name, (data, words) in HOSTILE_SPM.items()
 }
 
 
@@ -329,24 +355,24 @@ def test_links_into_the_cache_of_the_hub_are_followed(sources: dict[str, Path], 
     assert import_model(snapshot, tmp_path / "out") == tmp_path / "out"
 
 
-def test_changed_bits_are_refused(sources: dict[str, Path], tmp_path: Path):
-    """Of arrays, whatever is let through has the sizes that it says."""
-    from random import Random
-
-    from dragoman.model_folder import read_model
-
-    import_model(sources["npz"], tmp_path / "out")
+@pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.slow)])
+def test_changed_bits_are_refused(count: int, sources: dict[str, Path], tmp_path: Path):
+    """In any file of an imported folder but its card, which people may edit."""
+    out = import_model(sources["npz"], tmp_path / "out")
     random = Random(0)
-    files = [file for file in (tmp_path / "out").iterdir() if file.name != "card.md"]
-    for _ in range(100):
+    files = [file for file in out.iterdir() if file.name != "card.md"]
+    for _ in range(count):
         file = random.choice(files)
         data = bytearray(before := file.read_bytes())
         data[random.randrange(len(data))] ^= 1 << random.randrange(8)
         file.write_bytes(data)
+        with pytest.raises(DragomanError, match=re.escape(str(file if file.name != MANIFEST else out))):
+            verify_files(out)
         with pytest.raises(DragomanError):
-            read_model(tmp_path / "out")
+            read_model(out)
         file.write_bytes(before)
-    read_model(tmp_path / "out")
+    verify_files(out)
+    read_model(out)
 
 
 def test_arrays_are_those_of_numpy(tmp_path: Path):
@@ -388,12 +414,47 @@ def test_a_hostile_source_costs_little(name: str, sources: dict[str, Path], tmp_
     kind, change, _, _ = HOSTILE[name]
     folder = copy_of(sources[kind], tmp_path / kind)
     change(folder)
-    command = [sys.executable, "-c", MEASURE, str(folder), str(tmp_path / "out")]
+    check_cost(name, folder, tmp_path / "out")
+
+
+def check_cost(name: str, source: Path, out: Path) -> None:
+    command = [sys.executable, "-c", MEASURE, str(source), str(out)]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     seconds, megabytes = map(float, ran.stdout.split())
     print(f"{name}: {seconds:.2f} s, {megabytes:.0f} MB")
     assert seconds < 1
     assert megabytes < 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_a_hostile_archive_costs_little(name: str, sources: dict[str, Path], tmp_path: Path):
+    check_cost(name, archive(tmp_path, sources["npz"], **ARCHIVES[name][0]), tmp_path / "out")
+
+
+def cost_of_reading(pickle_file: Path, out: Path) -> tuple[float, float]:
+    """The seconds of computing and the megabytes of the process that reads a pickle."""
+    command = [sys.executable, "-I", pickled_process.__file__, str(pickle_file), str(out)]
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, _, used = os.wait4(running.pid, 0)
+    running.returncode = 0  # it was waited for
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, found in HOSTILE.items() if found[2] == IN_A_PROCESS_OF_ITS_OWN])
+def test_a_hostile_pickle_costs_little_more_than_the_start_of_its_process(
+    name: str, sources: dict[str, Path], tmp_path: Path
+):
+    torch.save({"a": torch.zeros(2)}, tmp_path / "sound.bin")
+    start = cost_of_reading(tmp_path / "sound.bin", tmp_path / "sound.safetensors")
+    assert (tmp_path / "sound.safetensors").exists()
+    folder = copy_of(sources["marian"], tmp_path / "marian")
+    HOSTILE[name][1](folder)
+    seconds, megabytes = cost_of_reading(folder / "pytorch_model.bin", tmp_path / "out")
+    print(f"{name}: {seconds - start[0]:.2f} s, {megabytes - start[1]:.0f} MB")
+    assert seconds - start[0] < 1
+    assert megabytes - start[1] < 50
 
 
 @pytest.mark.slow

@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from foreign import change_config, copy_of, m2m100_folder, marian_folder, npz_folder, pieces_of, write_npz, write_words
+from foreign import (
+    MARIAN_SETTINGS,
+    change_config,
+    copy_of,
+    m2m100_folder,
+    marian_folder,
+    npz_folder,
+    pieces_of,
+    write_npz,
+    write_words,
+)
 from safetensors.torch import load_file, save_file
 
 from dragoman.errors import DragomanError
@@ -152,8 +162,12 @@ FILES: dict[str, tuple[Callable[[Path], None], str]] = {
     "no unknown word": (words_of(lambda words: words.update({"?": words.pop("<unk>")})), "vocab.json has no '<unk>'"),
     "GGUF": (lambda folder: (folder / "model.gguf").write_bytes(b"GGUF"), "GGUF"),
     "LoRA": (lambda folder: (folder / "adapter_config.json").write_text("{}"), "LoRA"),
+    "Moses": (
+        lambda folder: without("source.spm", "target.spm")(folder) or (folder / "source.bpe").touch(),
+        "text that is cut by Moses and BPE with '@@'",
+    ),
 }
-TOGETHER = {"no list", "no subwords", "GGUF", "LoRA", "no unknown word"}  # seen before the weights are opened
+TOGETHER = {"no list", "no subwords", "GGUF", "LoRA", "Moses", "no unknown word"}  # seen before the weights are opened
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -166,13 +180,6 @@ def test_a_file_of_marianmt(name: str, marian: Path, tmp_path: Path):
     said = reasons(folder, tmp_path)
     assert words in said
     assert (OTHER in said) == (name in TOGETHER)
-
-
-def test_moses_and_bpe(marian: Path, tmp_path: Path):
-    folder = copy_of(marian, tmp_path / "their")
-    without("source.spm", "target.spm")(folder)
-    (folder / "source.bpe").write_text("#version: 0.2\n")
-    assert "Moses and BPE with '@@'" in reasons(folder, tmp_path)
 
 
 def test_code_is_ignored_and_said_so(marian: Path, tmp_path: Path):
@@ -241,6 +248,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "tanh": ({"transformer_ffn_activation": "tanh"}, "only swish, relu"),
     "factors": ({"factors_combine": "concat"}, "factored vocabularies"),
     "lemmas": ({"lemma_dim_emb": 32}, "factored vocabularies"),
+    "a number as a norm": ({"transformer_preprocess": 5}, "RMS norms or highways ('5' before"),
     "no projection": ({"transformer_no_projection": True}, "attention without an output projection"),
     "no positions": ({"transformer_disable_position_embeddings": True}, "models without positions"),
     "8 bits": ({"gemm_type": "intgemm8"}, "8-bit weights"),
@@ -258,8 +266,6 @@ def arrays(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_setting_of_marian(name: str, arrays: tuple[Path, dict[str, np.ndarray]], tmp_path: Path):
-    from foreign import MARIAN_SETTINGS
-
     changes, words = SETTINGS[name]
     folder = copy_of(arrays[0], tmp_path / "their")
     own = {key.replace("_", "-"): value for key, value in changes.items()}
@@ -271,8 +277,6 @@ def test_a_setting_of_marian(name: str, arrays: tuple[Path, dict[str, np.ndarray
 
 
 def test_8_bits_of_intgemm(arrays: tuple[Path, dict[str, np.ndarray]], tmp_path: Path):
-    from foreign import MARIAN_SETTINGS
-
     folder = copy_of(arrays[0], tmp_path / "their")
     more = arrays[1] | {"encoder_l1_self_Wq_QuantMultA": np.ones((1, 1), np.float32)}
     write_npz(folder / "model.npz", more, MARIAN_SETTINGS | {"dim-vocabs": [len(more["Wemb"])] * 2, "right-left": True})
@@ -297,8 +301,11 @@ def test_vocabularies_of_other_kinds(suffix: str, arrays: tuple[Path, dict[str, 
     decoder = (folder / "decoder.yml").read_text()
     (folder / "joint.spm").rename(folder / f"joint{suffix}")
     (folder / "decoder.yml").write_text(decoder.replace("joint.spm", f"joint{suffix}"))
-    words = {".fsv": "factored vocabularies", ".txt": "plain text"}[suffix]
-    assert words in reasons(folder, tmp_path)
+    sizes = {"dim-vocabs": [len(arrays[1]["Wemb"])] * 2, "right-left": True}
+    write_npz(folder / "model.npz", arrays[1], MARIAN_SETTINGS | sizes)
+    said = reasons(folder, tmp_path)
+    assert {".fsv": "factored vocabularies", ".txt": "plain text"}[suffix] in said
+    assert OTHER_OF_MARIAN in said
 
 
 def test_lists_without_their_subwords(tmp_path: Path):

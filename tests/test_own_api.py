@@ -267,7 +267,7 @@ def test_what_is_served_is_listed(server: Running, models: Models):
     (card,) = answer["models"]
     summary = Summary.read(one.source.folder, one.translator.model.config, one.translator.tokenizers).as_dict()
     assert {name: card[name] for name in summary} == json.loads(json.dumps(summary))
-    assert card["pairs"] == [{"source": "en", "target": "ko", "tag": ""}]
+    assert card["pairs"] == [{"source": "en", "target": "ko", "tag": "", "target_tag": ""}]
     assert card["parameters"] == sum(tensor.numel() for tensor in one.translator.model.parameters())
     assert str(one.source.folder.parent) not in json.dumps(answer)  # where it is, is nobody's business
     detected = server.ask("POST", "/api/v1/detect", {"texts": [TEXT, "개가 봐요"]}).json["texts"]

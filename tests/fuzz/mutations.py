@@ -1,8 +1,10 @@
 """Change samples in ways that pass a reader's first checks, where changes of any bytes would not."""
 
+import io
 import json
 import math
 import struct
+import zipfile
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -79,3 +81,24 @@ def mutate_packed(data: bytes, random: Random, change_bytes: ChangeBytes, codec:
     except OSError:
         return change_bytes(data)
     return change_bytes(data) if random.random() < RAW else packed(change_bytes(bytes(inner[:length])), codec)
+
+
+def mutate_zip(data: bytes, random: Random, change_bytes: ChangeBytes) -> bytes:
+    """Change the first bytes of one or a few files in a zip file without compression, where their headers are."""
+    if random.random() < RAW:
+        return change_bytes(data)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            files = [(entry.filename, archive.read(entry)) for entry in archive.infolist()]
+    except (OSError, ValueError, NotImplementedError, RuntimeError, EOFError, zipfile.BadZipFile, struct.error):
+        return change_bytes(data)
+    for _ in range(random.choice((1, 1, 2)) if files else 0):
+        at = random.randrange(len(files))
+        name, content = files[at]
+        head = random.choice((80, 200, len(content)))
+        files[at] = name, change_bytes(content[:head]) + content[head:]
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        for name, content in files:
+            archive.writestr(name, content)
+    return written.getvalue()

@@ -14,10 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import test_documents
 import torch
 from conftest import TINY, signed_again, tiny_transformer
+from foreign import MARIAN_SETTINGS, as_yml, npz_folder
 from hostile import CLEAN, CODECS, HOSTILE, SOURCE, TARGET, WRITERS, packed, text, tsv
 from sentencepiece import SentencePieceProcessor
 from subwords import trained_spm
@@ -34,11 +37,16 @@ from dragoman.documents import read_document
 from dragoman.documents.document import has_letter
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST, read_listed
+from dragoman.interop import huggingface, marian
+from dragoman.interop.checker import Checker, Settings
+from dragoman.interop.sources import check_words, read_object, read_words
+from dragoman.interop.tensors import Npz
+from dragoman.interop.yml import parse_settings, parse_words, read_text
 from dragoman.model import build
 from dragoman.model_folder import read_model, verify_files
 from dragoman.text.glossary import Glossary, check_terms
 from dragoman.training.checkpoint import TrainingProgress, load_checkpoint, save_checkpoint
-from fuzz.mutations import Mutator, mutate_header, mutate_json, mutate_packed
+from fuzz.mutations import Mutator, mutate_header, mutate_json, mutate_packed, mutate_zip
 
 LARGEST_SEED = 20_000  # bytes
 ANSWER = 'A </b> "B" & <C> `d` \\ | %s\n--> '  # a translation full of markup
@@ -221,6 +229,88 @@ def sentencepiece_model(data: bytes) -> None:
         SentencePieceProcessor(model_proto=anew).encode([SOURCE, TARGET, "\0 e\u0301 ①②", ""])
 
 
+# Models of others: the readers alone, since libFuzzer's records of a whole import take more memory with each input.
+
+
+def npz(data: bytes) -> None:
+    """Read the arrays of Marian and the architecture that its settings describe."""
+    with contextlib.suppress(DragomanError):
+        found = Npz(written(data, "model.npz"))
+        for name in list(found.shapes)[:20]:
+            with contextlib.suppress(DragomanError):
+                found.read(name)
+        if marian.SETTINGS in found.shapes:
+            marian_settings(found.array(marian.SETTINGS).tobytes(), found)
+
+
+def marian_settings(data: bytes, tensors: Any = None) -> None:
+    """Read settings as Marian writes them, and the architecture that they describe."""
+    text, checker = data.partition(b"\0")[0].decode("utf-8", "replace"), Checker(scratch())
+    with contextlib.suppress(DragomanError, ValueError):  # which the importer expects of these two
+        values = parse_settings(text)
+        settings = Settings(marian.SETTINGS, values, marian.DEFAULTS, checker)
+        marian.read_architecture(settings, tensors or SimpleNamespace(shapes={}))
+        marian.refuse_unknown(settings)
+        checker.finish()
+
+
+def decoder(data: bytes) -> None:
+    """Read which files a decoder.yml names."""
+    folder, checker = written(data, "decoder.yml").parent, Checker(scratch())
+    with contextlib.suppress(DragomanError):
+        found = marian.read_decoder(folder)
+        marian.find_model(folder, found)
+        marian.read_vocabularies(folder, found, checker)
+
+
+def word_list_of(name: str, data: bytes) -> None:
+    """Read a list of words: each has an id of its own."""
+    file = written(data, name)
+    with contextlib.suppress(DragomanError, ValueError):  # of `parse_words`, which the importer expects
+        words = read_words(file) if name.endswith(".json") else check_words(file, parse_words(read_text(file, 1 << 20)))
+        assert sorted(words.values()) == list(range(len(words)))
+        assert all(words)
+
+
+def foreign_config(data: bytes) -> None:
+    """Read a config.json of Hugging Face and the architecture that it describes."""
+    checker = Checker(scratch())
+    with contextlib.suppress(DragomanError):
+        values = read_object(written(data, "config.json"))
+        for kind, defaults in huggingface.DEFAULTS.items():
+            settings = Settings("config.json", values, defaults, checker)
+            huggingface.read_architecture(settings, kind)
+            huggingface.refuse_unknown(settings)
+        checker.finish()
+
+
+def added_words(name: str, data: bytes) -> None:
+    """Read the words that a tokenizer of Hugging Face adds: no id is there twice."""
+    checker, words = Checker(scratch()), {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4}
+    folder = written(data, name).parent
+    with contextlib.suppress(DragomanError):
+        found = words | huggingface.read_added_words(folder, {name}, words, checker)
+        checker.finish()
+        assert len(set(found.values())) == len(found)
+
+
+def npz_seed() -> bytes:
+    small = {"dim_emb": 4, "transformer_heads": 2, "transformer_dim_ffn": 4, "enc_depth": 1, "dec_depth": 1}
+    npz_folder(scratch() / "marian", **small)
+    return (scratch() / "marian" / "model.npz").read_bytes()
+
+
+CONFIGS = [
+    {"model_type": kind, "vocab_size": 99, "d_model": 16, "encoder_layers": 1, "activation_function": "relu", **more}
+    for kind, more in (("marian", {"pad_token_id": 98}), ("m2m_100", {"scale_embedding": False, "num_beams": 5}))
+]
+WORDS = {"</s>": 0, "<unk>": 1, "\u2581a": 2, ">>de<<": 3, '"': 4, "<pad>": 5}
+YML = b'</s>: 0\n<unk>: 1\n"\\u2581a": 2\n? "long"\n: 3\n\'it\'\'s\': 4\n">>de<<": 5\n'
+DECODER = b"relative-paths: true\nmodels:\n  - model.npz\nvocabs: [joint.spm, joint.spm]\nbeam-size: 6\n"
+LISTED = {"additional_special_tokens": ["__de__", {"content": "eng_Latn"}], "bos_token": "<s>"}
+ADDED = {"added_tokens_decoder": {"5": {"content": "__de__"}}, "extra_special_tokens": [{"content": "__ko__"}]}
+
+
 def arrow(data: bytes) -> None:
     with contextlib.suppress(DragomanError):
         found = Pairs.open(written(data, "pairs.arrow"))
@@ -288,6 +378,20 @@ def targets() -> dict[str, Target]:
         "safetensors": Target(partial(model, "model.safetensors"), [part("model.safetensors")], mutate=mutate_header),
         "tokenizer": Target(tokenizer, [part("tokenizer.json")], mutate=mutate_json),
         "spm": Target(sentencepiece_model, sentencepiece_seeds()),
+        "import.npz": Target(npz, [npz_seed()], mutate=mutate_zip),
+        "import.settings": Target(marian_settings, [as_yml(MARIAN_SETTINGS).encode()]),
+        "import.decoder": Target(decoder, [DECODER]),
+        "import.list.yml": Target(partial(word_list_of, "vocab.yml"), [YML]),
+        "import.list.json": Target(
+            partial(word_list_of, "vocab.json"), [json.dumps(WORDS).encode()], mutate=mutate_json
+        ),
+        "import.config": Target(foreign_config, [json.dumps(each).encode() for each in CONFIGS], mutate=mutate_json),
+        "import.added": Target(
+            partial(added_words, "tokenizer_config.json"), [json.dumps(ADDED).encode()], mutate=mutate_json
+        ),
+        "import.listed": Target(
+            partial(added_words, "special_tokens_map.json"), [json.dumps(LISTED).encode()], mutate=mutate_json
+        ),
         "manifest": Target(manifest, [part(MANIFEST)], mutate=mutate_json),
         "state": Target(state, [progress], mutate=mutate_json),
         "arrow": Target(arrow, [arrow_seed()]),

@@ -9,6 +9,7 @@ from dragoman.errors import UsageError
 # A language, its script, its region, as BCP 47 has them: de, zh-Hant, pt-BR, sr-Latn-RS.
 CODE = r"[a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-(?:[A-Z]{2}|\d{3}))?"
 PAIR = re.compile(rf"({CODE})-({CODE})")
+CODES = re.compile(rf"{CODE}(?:,{CODE})*")  # several languages: en,de,zh-Hant
 
 
 class LanguagePair(NamedTuple):

@@ -33,7 +33,7 @@ class ServeConfig:
     """Describe what is served, where, to whom, and within which limits."""
 
     model: tuple[str, ...] = ()
-    "model to serve: FOLDER; en-de=FOLDER if it does not record its languages; en-de=FOLDER:TAG to tag its texts"
+    "FOLDER; en-de=FOLDER if it records no languages; en-de=FOLDER:TAG to tag its texts; en,de=FOLDER for some of many"
     pivot: str | None = None
     "language, such as en, through which to translate pairs that have no model of their own"
     host: str = "127.0.0.1"

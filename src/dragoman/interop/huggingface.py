@@ -169,12 +169,20 @@ def read_hugging_face(folder: Path, checker: Checker, marian_positions: bool, sc
     original = Original(tensors, hugging_face_names, config, source_rows, rows, sides[1].unsayable, columns)
     check_tensors(original, checker, POSITION_TABLES)
     checker.finish()
-    return Foreign(FORMS[kind], original, *sides)
+    return Foreign(FORMS[kind], original, *sides, "target" if kind == "marian" or is_small100(folder) else "text")
 
 
 FORMS = {"marian": "MarianMT of Hugging Face", "m2m_100": "M2M100 of Hugging Face"}
 POSITION_ERROR = 2e-3  # 16 bits are as coarse as that
 POSITION_TABLES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+
+
+def is_small100(folder: Path) -> bool:
+    """Return whether an M2M100 is SMaLL-100, whose sources begin with the language to translate into, as its code says.
+
+    The code, which is not run, is all by which to tell them apart.
+    """
+    return (folder / "tokenization_small100.py").exists()
 
 
 def refuse_other_files(folder: Path, checker: Checker) -> None:

@@ -23,7 +23,7 @@ from dragoman.interop.weights import build_model
 from dragoman.interop.yml import read_text
 from dragoman.model_folder import write_model
 from dragoman.text.origin import Origin
-from dragoman.text.tags import DefaultTags
+from dragoman.text.tags import DefaultTags, LanguageTags
 
 ImportedPositions = Literal["own", "marian"]
 LICENCE = re.compile(r"^licen[sc]e: *['\"]?([\w. +-]{1,60})['\"]?$", re.MULTILINE)
@@ -64,6 +64,9 @@ def import_model(
             if tag or target_tag:
                 tags = DefaultTags(tag, target_tag).as_json()
                 (draft / DefaultTags.RECORD).write_text(tags, encoding="utf-8")
+            if tokenizers.source.tags:
+                languages = LanguageTags(tuple(tokenizers.source.tags), foreign.tags_name)
+                (draft / LanguageTags.RECORD).write_text(languages.as_json(), encoding="utf-8")
             (draft / Origin.RECORD).write_text(origin.as_json(), encoding="utf-8")
             if foreign.aligned:
                 layer, head = foreign.aligned

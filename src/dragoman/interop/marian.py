@@ -127,7 +127,7 @@ def read_marian(folder: Path, checker: Checker) -> Foreign:
     original = Original(tensors, names, config, source_rows, rows, sides[1].unsayable, transposed=True)
     check_tensors(original, checker, (SETTINGS,))
     checker.finish()
-    return Foreign("Marian", original, *sides, aligned=aligned_head(settings, config))
+    return Foreign("Marian", original, *sides, "target", aligned=aligned_head(settings, config))
 
 
 def read_decoder(folder: Path) -> dict[str, Any]:
@@ -143,10 +143,16 @@ def read_decoder(folder: Path) -> dict[str, Any]:
         raise DragomanError(f"{file}: {error}") from None
 
 
+def names_in(decoder: dict[str, Any], setting: str) -> list[str]:
+    """Return the names of the files that a setting of decoder.yml lists, without their folders."""
+    listed = decoder.get(setting) or []
+    return [Path(str(name)).name for name in (listed if isinstance(listed, list) else [listed])]
+
+
 def find_model(folder: Path, decoder: dict[str, Any]) -> str:
     """Return the name of the .npz file. Raise DragomanError where there is none, or several and none is named."""
     names = sorted(file.name for file in folder.iterdir() if file.suffix == ".npz")
-    listed = [Path(str(name)).name for name in decoder.get("models") or []]
+    listed = names_in(decoder, "models")
     if len(listed) > 1:
         raise DragomanError(
             f"{folder}: cannot be imported: decoder.yml names {len(listed)} models: leave one of them there"
@@ -175,7 +181,7 @@ def read_architecture(settings: Settings, tensors: Npz) -> TransformerConfig:
         settings.get(f"transformer-{name}") for name in ("preprocess", "postprocess", "postprocess-top")
     )
     # n: norm, a: add the residual, d: dropout, r: RMS norm, h: highway
-    around = ["".join(step for step in (steps or "") if step != "d") for steps in (before, after, top)]
+    around = [str(steps or "").replace("d", "") for steps in (before, after, top)]
     norm_first = around == ["n", "a", "n"]
     if not norm_first and around != ["", "an", ""]:
         kind = "RMS norms or highways" if set("".join(around)) - set("an") else "norms at other places"
@@ -235,7 +241,7 @@ def aligned_head(settings: Settings, config: TransformerConfig) -> tuple[int, in
 def read_vocabularies(folder: Path, decoder: dict[str, Any], checker: Checker) -> Sequence[Vocabulary]:
     """Return the vocabularies of source and target; none where something is missing, which is then a reason."""
     names = sorted(file.name for file in folder.iterdir())
-    listed = [Path(str(name)).name for name in decoder.get("vocabs") or []]
+    listed = names_in(decoder, "vocabs")
     if not listed:
         listed = guess_vocabularies(names)
     missing = [name for name in listed if name not in names]

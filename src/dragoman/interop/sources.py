@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dragoman.data.spm import Kind, SentencePieceModel
 from dragoman.data.tokenizer import SPECIAL
@@ -50,13 +50,15 @@ class Subwords:
 class Foreign:
     """A model of others, read and checked: what it is, its weights, and the subwords of its two sides.
 
-    aligned: layer and head, from 0, that were trained to align words; None where none was.
+    tags_name: whose language a tag in front of a source names, that of the text or that of the target; aligned: layer
+    and head, from 0, that were trained to align words; None where none was.
     """
 
     form: str
     original: Original
     source: Subwords
     target: Subwords
+    tags_name: Literal["text", "target"]
     aligned: tuple[int, int] | None = None
 
 
@@ -117,7 +119,9 @@ def read_words(file: Path) -> dict[str, int]:
 
 
 def check_words(file: Path, words: Mapping[str, Any]) -> dict[str, int]:
-    """Return words with their ids. Raise DragomanError where these are not 0, 1, 2, ... each once."""
+    """Return words with their ids. Raise DragomanError where these are not 0, 1, ... each once, or there are none."""
+    if not words:
+        raise DragomanError(f"{file}: it has no words")
     for word, id in words.items():
         if type(id) is not int or not 0 <= id < len(words):
             raise DragomanError(

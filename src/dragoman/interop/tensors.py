@@ -142,6 +142,8 @@ def find_arrays(file: Path) -> dict[str, Place]:
                 raise ValueError(f"'{entry.filename:.100}' is {'there twice' if name in places else 'no array'}")
             if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
                 raise ValueError(f"'{name:.100}' is compressed or encrypted: write it anew with numpy.savez")
+            if entry.header_offset < 0:  # behind a directory that is said to be longer than it is
+                raise ValueError(f"'{name:.100}' begins before the file")
             opened.seek(entry.header_offset)
             local = opened.read(30)
             start = entry.header_offset + 30 + sum(struct.unpack("<HH", local[26:30]))

@@ -4,6 +4,7 @@ It is not a reader of YAML: no anchors, no tags, no nesting. Anything else is an
 """
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,11 @@ def unescape(text: str) -> str:
 
     def character(found: re.Match[str]) -> str:
         escape = found[1]
-        return chr(int(escape[1:], 16)) if len(escape) > 1 else ESCAPES.get(escape, escape)
+        if len(escape) == 1:
+            return ESCAPES.get(escape, escape)
+        if (code := int(escape[1:], 16)) > sys.maxunicode:
+            raise ValueError(f"'\\{escape}' is no character")
+        return chr(code)
 
     return ESCAPE.sub(character, text)
 

@@ -1,9 +1,11 @@
 """Find languages by the codes that clients write, and name them."""
 
+import re
 from collections.abc import Collection
 from functools import lru_cache
 
 from babel import Locale, UnknownLocaleError
+from babel.core import get_global
 
 # Codes that LibreTranslate's clients send, and what they mean.
 ALIASES = {
@@ -39,3 +41,24 @@ def name_of(code: str) -> str:
         return Locale.parse(code, sep="-").get_display_name("en") or code
     except (ValueError, UnknownLocaleError):
         return code
+
+
+# A language, its script and its region, as models name them: en, deu, zho_Hant, pt_br.
+TAG = re.compile(r"([A-Za-z]{2,3})(?:[_-]([A-Za-z]{4}))?(?:[_-]([A-Za-z]{2}))?")
+
+
+def languages_of_tags(tags: Collection[str]) -> dict[str, str]:
+    """Return the tags that name languages, by the codes of these: 'ko' for 'kor_Hang', 'zh-Hant' for 'zho_Hant'.
+
+    A script is named only where a model has a language in several, and it is not the usual one.
+    """
+    found = [(tag, *match.groups("")) for tag in tags if (match := TAG.fullmatch(tag))]
+    bases = {tag: get_global("language_aliases").get(language, language.lower()) for tag, language, _, _ in found}
+    codes: dict[str, str] = {}
+    for tag, _, script, region in found:
+        base, script = bases[tag], script.title()
+        usual = get_global("likely_subtags").get(base, "").split("_")
+        several = sum(other == base for other in bases.values()) > 1
+        parts = [base, script if several and script not in usual else "", region.upper()]
+        codes.setdefault("-".join(part for part in parts if part), tag)
+    return codes

@@ -2,13 +2,15 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from dragoman.config import SearchConfig
-from dragoman.config.languages import PAIR, LanguagePair, parse_pair
+from dragoman.config.languages import CODES, PAIR, LanguagePair, parse_pair
 from dragoman.config.serve import ServeConfig
 from dragoman.decoding.pool import Pool
 from dragoman.decoding.rows import Ticket
@@ -16,8 +18,9 @@ from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
 from dragoman.inspection.summary import Summary
 from dragoman.model_folder import find_model
-from dragoman.server.languages import find_language
+from dragoman.server.languages import find_language, languages_of_tags
 from dragoman.text.languages import read_languages
+from dragoman.text.tags import LanguageTags
 from dragoman.threads import granted_cores
 from dragoman.translation.engines import torch_engine
 from dragoman.translation.safeguards import Safeguards
@@ -28,12 +31,14 @@ CROWD = 8  # sentences at once, which show how fast a model is with many request
 
 
 class ModelSource(NamedTuple):
-    """Where a model is, for which pair, the tag in front of its texts ('' for none), and its name."""
+    """Where a model is, for which pair, its name, and the tags of its texts and translations; '' for its own."""
 
     pair: LanguagePair
     folder: Path
     tag: str
     name: str  # of the folder that was given, as `dragoman inspect` shows it
+    target_tag: str = ""
+    names_languages: bool = False  # whether the tags of the model do
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Served:
     """A model that is served for a pair of languages."""
 
     source: ModelSource
-    translator: Translator
+    translator: Translator  # with the tags of the pair
     pool: Pool
     summary: Summary
     rate: float  # sentences a second, one after the other, after the start
@@ -64,19 +69,19 @@ class Models:
         self.by_pair = {one.pair: one for one in served}
         self.pools = list({id(one.pool): one.pool for one in served}.values())
         self.pivot = pivot
-        self.native: dict[Translator, TorchEngine] = {}
+        self.native: dict[Pool, TorchEngine] = {}
 
-    @property
+    @cached_property
     def sources(self) -> list[str]:
         """Return the languages that can be translated from, sorted."""
         return sorted({pair.source for pair in self.by_pair})
 
-    @property
+    @cached_property
     def all_targets(self) -> list[str]:
         """Return the languages that can be translated into, sorted."""
         return sorted({pair.target for pair in self.by_pair})
 
-    @property
+    @cached_property
     def languages(self) -> list[str]:
         """Return all languages, sorted."""
         return sorted({*self.sources, *self.all_targets})
@@ -101,9 +106,9 @@ class Models:
         translator = served.translator
         if isinstance(translator.engine, TorchEngine):  # the native one serves in float32 only
             return translator.engine
-        if translator not in self.native:
-            self.native[translator] = torch_engine([translator.model], translator.tokenizers.target)
-        return self.native[translator]
+        if served.pool not in self.native:
+            self.native[served.pool] = torch_engine([translator.model], translator.tokenizers.target)
+        return self.native[served.pool]
 
     def find_source(self, code: str) -> str | None:
         """Return the language among the sources that a code means; None for none. See `find_language`."""
@@ -132,14 +137,15 @@ class Models:
             pool.close(max(0.0, end - time.monotonic()))
 
 
-def parse_model(text: str) -> ModelSource:
-    """Return what a --model says: FOLDER, PAIR=FOLDER or PAIR=FOLDER:TAG.
+def parse_model(text: str) -> list[ModelSource]:
+    """Return what a --model says: FOLDER, PAIR=FOLDER, PAIR=FOLDER:TAG or LANGUAGES=FOLDER, one for each direction.
 
     Raise UsageError where the folder is missing or its languages are not known.
     """
     named, _, rest = text.partition("=")
     pair = parse_pair(named) if rest and PAIR.fullmatch(named) else None
-    name, tag = (rest if pair else text), ""
+    codes = named.split(",") if rest and not pair and CODES.fullmatch(named) and not Path(text).is_dir() else []
+    name, tag = (rest if pair or codes else text), ""
     if not Path(name).is_dir() and ":" in name:
         name, _, tag = name.rpartition(":")
     if not Path(name).is_dir():
@@ -147,22 +153,61 @@ def parse_model(text: str) -> ModelSource:
             raise UsageError(f"{text}: '{named}' is not a pair of languages, such as en-de")
         raise UsageError(f"{name}: no such model folder")
     folder = find_model(Path(name))
-    pair = pair or read_languages(folder)
+    if not codes:
+        pair = pair or read_languages(folder)
+    tags, given = LanguageTags.load(folder), Path(name).absolute().name
+    if tags and not tag:
+        return [
+            ModelSource(each, folder, own, given, its, names_languages=True)
+            for each, own, its in directions(name, tags, pair, codes)
+        ]
     if not pair:
-        raise UsageError(f"{name} does not record its languages: write them in front, as in en-de={name}")
-    return ModelSource(pair, folder, tag, Path(name).absolute().name)
+        why = "has no tags of languages: write a pair" if codes else "does not record its languages: write them"
+        raise UsageError(f"{name} {why} in front, as in en-de={name}")
+    return [ModelSource(pair, folder, tag, given)]
+
+
+def directions(
+    name: str, tags: LanguageTags, pair: LanguagePair | None, codes: Sequence[str]
+) -> Iterator[tuple[LanguagePair, str, str]]:
+    """Yield the pairs that a model of several languages is to translate, each with the tags of source and target.
+
+    pair: the only one, None for all between the languages `codes`, or, where its tags name targets, from these into
+    all; no codes: all of its languages. Raise UsageError where it lacks one, or they are too few.
+    """
+    known = languages_of_tags(tags.tags)
+
+    def tag_of(code: str) -> str:
+        found = find_language(code, known)
+        if found is None:
+            shown = ", ".join(sorted(known)[:20]) + ", …" * (len(known) > 20)
+            raise UsageError(f"{name} has no tag for '{code}': choose from {shown}")
+        return known[found]
+
+    if pair:
+        pairs = [pair]
+    elif tags.of == "text":
+        languages = codes or list(known)
+        pairs = [LanguagePair(one, other) for one in languages for other in languages if one != other]
+        if not pairs:
+            raise UsageError(f"{name}: name two languages or more, as in en,de={name}")
+    elif codes:
+        pairs = [LanguagePair(one, other) for one in codes for other in known if one != other]
+    else:
+        raise UsageError(f"{name} has tags for its targets: write the language of its sources in front: en={name}")
+    for each in pairs:
+        yield (each, tag_of(each.source), tag_of(each.target)) if tags.of == "text" else (each, tag_of(each.target), "")
 
 
 def parse_models(texts: Sequence[str], pivot: str | None) -> list[ModelSource]:
     """Return what several --model say. Raise UsageError for none, for two of one pair, and for a useless pivot."""
     if not texts:
         raise UsageError("give a model: dragoman serve -m en-de=runs/mine")
-    sources = [parse_model(text) for text in texts]
-    pairs = [source.pair for source in sources]
-    for pair in pairs:
-        if pairs.count(pair) > 1:
-            raise UsageError(f"two models for {pair}: leave out one")
-    into, out_of = ({pair.target for pair in pairs}, {pair.source for pair in pairs})
+    sources = [source for text in texts for source in parse_model(text)]
+    pair, count = Counter(source.pair for source in sources).most_common(1)[0]
+    if count > 1:
+        raise UsageError(f"two models for {pair}: leave out one")
+    into, out_of = ({source.pair.target for source in sources}, {source.pair.source for source in sources})
     if pivot is not None and not (pivot in into and pivot in out_of):
         raise UsageError(f"--pivot {pivot}: there must be a model into it and one out of it")
     return sources
@@ -195,20 +240,30 @@ def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
                 cache=config.cache << 20,
             )
             summary = Summary.read(source.folder, translator.model.config, translator.tokenizers)
-            opened[source.folder] = Served(source, translator, pool, summary, 0.0)
-        served.append(warm_up(replace(opened[source.folder], source=source)))
+            one = Served(source, translator, pool, summary, 0.0)
+            opened[source.folder] = replace(one, rate=warm_up(with_tags(one)))
+        served.append(with_tags(replace(opened[source.folder], source=source)))
     return Models(served, config.pivot)
 
 
-def warm_up(served: Served) -> Served:
-    """Translate a sentence, and return the model with its speed. Raise DragomanError where it fails."""
+def with_tags(served: Served) -> Served:
+    """Return a model whose translator has the tags of its pair. Raise DragomanError where it has no such tags."""
+    source, translator = served.source, served.translator
+    try:
+        tagged = translator.replace(tag=source.tag or None, target_tag=source.target_tag or None)
+    except DragomanError as error:
+        raise DragomanError(f"{source.folder}: cannot serve {source.pair}: {error}") from None
+    return replace(served, translator=tagged)
+
+
+def warm_up(served: Served) -> float:
+    """Translate some sentences; return how many a second, one after the other. Raise DragomanError where it fails."""
     translator = served.translator_for(Ticket(), served.translator.search, served.translator.safeguards)
     try:
-        translator.translate(WARM_UP, served.source.tag)
-        crowd = [WARM_UP.replace("a sentence", f"sentence {number}") for number in range(CROWD)]
-        translator.translate(crowd, served.source.tag)
+        translator.translate(WARM_UP)
+        translator.translate([WARM_UP.replace("a sentence", f"sentence {number}") for number in range(CROWD)])
         began = time.perf_counter()
-        translator.translate(WARM_UP.replace("a sentence", "another sentence"), served.source.tag)
+        translator.translate(WARM_UP.replace("a sentence", "another sentence"))
     except DragomanError as error:
         raise DragomanError(f"{served.source.folder}: cannot serve {served.pair}: {error}") from None
-    return replace(served, rate=1 / (time.perf_counter() - began))
+    return 1 / (time.perf_counter() - began)

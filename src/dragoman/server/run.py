@@ -20,7 +20,7 @@ from dragoman.server.app import App
 from dragoman.server.files import Results
 from dragoman.server.keys import Key, read_keys
 from dragoman.server.listening import address_of, bind, signals_to
-from dragoman.server.models import Models, ModelSource, open_models, parse_models
+from dragoman.server.models import Models, ModelSource, Served, open_models, parse_models
 from dragoman.server.protocol import TimedProtocol
 from dragoman.server.service import Service
 from dragoman.server.table import DIALECTS, ROUTES
@@ -35,6 +35,7 @@ MAX_HEAD = 16 << 10  # bytes
 SWITCH = 0.0005
 SWEEP_SECONDS = 300.0  # between two looks for documents that are old enough to be deleted
 KEEP_ALIVE = 5  # seconds without a request
+SHOWN = 4  # pairs of a model in the greeting
 SILENCE = 5.0  # seconds without a beat, after which a server is stuck
 
 
@@ -104,9 +105,12 @@ def describe(config: ServeConfig, models: Models, address: str) -> str:
     """Return what is served and how to try it."""
     if not models.by_pair:
         return f"the runs in {config.runs}; ready at {address}/runs\nto translate, too, name a model: -m FOLDER"
+    by_folder: dict[Path, list[Served]] = {}
+    for one in models.by_pair.values():
+        by_folder.setdefault(one.source.folder, []).append(one)
     lines = [
-        f"{one.pair}: {one.source.folder}, {one.rate:.1f} sentences/s one after the other"
-        for one in models.by_pair.values()
+        f"{name_pairs(own)}: {folder}, {own[0].rate:.1f} sentences/s one after the other"
+        for folder, own in by_folder.items()
     ]
     name = config.engine if config.engine == "native" else f"{config.engine} {config.compute_type}"
     pair = next(iter(models.by_pair))
@@ -122,6 +126,12 @@ def describe(config: ServeConfig, models: Models, address: str) -> str:
             *([] if config.state else ["documents and glossaries are off; --state FOLDER turns them on"]),
         ]
     )
+
+
+def name_pairs(served: Sequence[Served]) -> str:
+    """Return the pairs of a model: 'en-de, de-en', and how many more there are."""
+    more = len(served) - SHOWN
+    return ", ".join(str(one.pair) for one in served[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
 class Server(uvicorn.Server):

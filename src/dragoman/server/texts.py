@@ -76,14 +76,14 @@ def translate_lines(
     """Return the translations of texts of one line, by one model or by two, one after the other."""
     legs = translators_of(call, source, task)
     found: list[Translation] = []
-    for translator, tag in legs:
-        found = translator.translate(lines, tag, prefixes if translator is legs[-1][0] else "")
+    for translator in legs:
+        found = translator.translate(lines, task.tag, prefixes if translator is legs[-1] else "")
         lines = [translation.text for translation in found]
     return found
 
 
-def translators_of(call: Call, source: str, task: Task) -> list[tuple[Translator, str]]:
-    """Return the translators of a request with the tags of its texts: one, or two that work one after the other.
+def translators_of(call: Call, source: str, task: Task) -> list[Translator]:
+    """Return the translators of a request: one, or two that work one after the other.
 
     The last one finds the alternatives, and has the safeguards. Raise Refusal where they cannot do what is asked for.
     """
@@ -100,7 +100,7 @@ def translators_of(call: Call, source: str, task: Task) -> list[tuple[Translator
             served.translator.search, beam=beam, n_best=task.alternatives + 1 if last else 1, split=task.split
         )
         safeguards = task.safeguards if last else served.translator.safeguards
-        legs.append((served.translator_for(call.ticket, search, safeguards), task.tag or served.source.tag))
+        legs.append(served.translator_for(call.ticket, search, safeguards))
     return legs
 
 

@@ -12,7 +12,7 @@ from dragoman.model.transformer import Transformer
 from dragoman.model_folder import copy_records, load_model, write_model
 from dragoman.text import languages, scripts
 from dragoman.text.origin import Origin
-from dragoman.text.tags import DefaultTags
+from dragoman.text.tags import DefaultTags, LanguageTags
 from dragoman.training.card import card_of_student
 from dragoman.translation.extent import SourceExtent
 
@@ -30,7 +30,7 @@ def prepare_student(run: RunConfig, teacher: Path) -> None:
     delete_folder(folder)
     with new_folder(folder) as draft:
         write_model(draft, model, tokenizers, card_of_student(weights, inherited))
-        records = (SourceExtent, scripts, languages, DefaultTags, Origin)
+        records = (SourceExtent, scripts, languages, DefaultTags, LanguageTags, Origin)
         copy_records(teacher, draft, [record.RECORD for record in records])
 
 

@@ -1,9 +1,9 @@
-"""Read which tags a model's texts have when none are given, where its folder records them."""
+"""Read what a model folder records of tags: those of texts for which none are given, and those that name languages."""
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from dragoman.errors import DragomanError
 from dragoman.files import read_listed
@@ -38,3 +38,38 @@ class DefaultTags:
             return tags
         except (ValueError, TypeError, RecursionError):
             raise DragomanError(f"{file}: not a record of two tags") from None
+
+
+@dataclass(frozen=True)
+class LanguageTags:
+    """The tags that name the languages of a model of several.
+
+    tags: their names, such as 'deu' or 'kor_Hang'; of: 'text' where each side begins with the tag of its own language,
+    as in M2M100 and NLLB, 'target' where sources begin with that of the language to translate into, as in OPUS-MT.
+    """
+
+    RECORD: ClassVar = "language-tags.json"  # in a model folder
+
+    tags: tuple[str, ...]
+    of: Literal["text", "target"]
+
+    def as_json(self) -> str:
+        """Return the record as a line of JSON."""
+        return json.dumps(asdict(self)) + "\n"
+
+    @classmethod
+    def load(cls, folder: Path) -> "LanguageTags | None":
+        """Read the record of a model folder; None where there is none.
+
+        Raise DragomanError where the file is not such a record.
+        """
+        file = folder / cls.RECORD
+        if (text := read_listed(file)) is None:
+            return None
+        try:
+            record = cls(**json.loads(text))
+            if record.of not in ("text", "target") or not all(isinstance(tag, str) for tag in record.tags):
+                raise ValueError
+            return cls(tuple(record.tags), record.of)
+        except (ValueError, TypeError, RecursionError):
+            raise DragomanError(f"{file}: not a record of the tags of languages") from None

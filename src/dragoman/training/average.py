@@ -15,7 +15,7 @@ from dragoman.model import Model
 from dragoman.model_folder import copy_records, named_tensors, read_model, write_model
 from dragoman.text import languages, scripts
 from dragoman.text.origin import Origin
-from dragoman.text.tags import DefaultTags
+from dragoman.text.tags import DefaultTags, LanguageTags
 from dragoman.training.card import card_of_average, relative_path
 from dragoman.translation.extent import SourceExtent
 
@@ -48,7 +48,7 @@ def average(folders: Sequence[Path], out: Path) -> None:
     with new_folder(out) as draft:
         write_model(draft, model, tokenizers, card_of_average(out.name, folders))
         # As true of the mean as of each of them.
-        records = (AlignmentHead, SourceExtent, scripts, languages, DefaultTags, Origin)
+        records = (AlignmentHead, SourceExtent, scripts, languages, DefaultTags, LanguageTags, Origin)
         copy_records(folders[-1], draft, [record.RECORD for record in records])
 
 

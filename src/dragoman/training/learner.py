@@ -184,7 +184,8 @@ class Learner:
         """
         if not self.average and isinstance(self.sync, DataParallel):
             return self.model
-        model = build(self.model.config, self.model.source_embedding.num_embeddings, pad=self.model.pad)
+        source, target = self.model.source_embedding.num_embeddings, self.model.target_embedding.num_embeddings
+        model = build(self.model.config, source, target, self.model.pad)
         model.to(self.group.device)
         values = self.average or list(self.model.parameters())
         for parameter, value in zip(model.parameters(), values, strict=True):

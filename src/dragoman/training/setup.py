@@ -24,7 +24,7 @@ from dragoman.interop.ctranslate2.conversion import describe_engines
 from dragoman.model import Model, build, outline, parameter_count
 from dragoman.model_folder import find_model, read_model, read_parts
 from dragoman.text.origin import Origin
-from dragoman.text.tags import DefaultTags
+from dragoman.text.tags import DefaultTags, LanguageTags
 from dragoman.threads import use_threads
 from dragoman.training.batch_size import batch_tokens_that_fit
 from dragoman.training.card import describe_pairs
@@ -47,6 +47,7 @@ from dragoman.training.run import Run
 from dragoman.training.terms import FILE, SourceTerms, mine_terms
 from dragoman.training.validation import LOSS_TOKENS
 
+INHERITED = (DefaultTags.RECORD, LanguageTags.RECORD, Origin.RECORD)  # of the model that a run starts from
 DATA = "data"  # in a run folder: its corpora, and the tokenizers, of which each checkpoint has a copy
 
 
@@ -83,7 +84,7 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
         raise DragomanError(f"{folder}: the processes do not see the same files; they need a shared file system")
     terms = SourceTerms.load(folder / DATA, tokenizers, config.training.terms)
     start = start_folder(config, checkpoint)
-    kept = {name: read_listed(start / name) for name in (DefaultTags.RECORD, Origin.RECORD)} if start else {}
+    kept = {name: read_listed(start / name) for name in INHERITED} if start else {}
     inherited = {name: record for name, record in kept.items() if record is not None}
     run = Run(config, group, pairs, dev, dev_corpus, tokenizers, learner, progress, journal, terms, inherited)
     if checkpoint:

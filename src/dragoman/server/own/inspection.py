@@ -176,7 +176,7 @@ def look(call: Call, served: Served, text: str, *, tree: bool = False) -> Inspec
     says.
     """
     service, request = call.service, call.request
-    tag, kept = request.tag or served.source.tag, service.inspected
+    tag, kept = request.tag or served.translator.tag, service.inspected
     asked = (served.source, text, request.translation, tag, request.beam)
     if asked in kept and (kept[asked].tree or not tree):
         return kept[asked]
@@ -232,7 +232,7 @@ def inspect_leg(call: Call, served: Served, text: str) -> Inspected:
         record, links = as_dict(found), word_links(found)
     search = replace(served.translator.search, beam=call.request.beam or config.beam)
     translator = served.translator_for(call.ticket, search, served.translator.safeguards)
-    translation = translator.translate(text, call.request.tag or served.source.tag).text
+    translation = translator.translate(text, call.request.tag).text
     return Inspected(
         *served.pair,
         config.engine,

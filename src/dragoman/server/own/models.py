@@ -36,11 +36,12 @@ class ServedPair(Struct):
 
 
 class TaggedPair(Struct):
-    """A pair of languages, and the tag that a model reads in front of its texts ('' for none)."""
+    """A pair of languages, and the tags that its texts and its translations begin with ('' for none)."""
 
     source: str
     target: str
     tag: str
+    target_tag: str
 
 
 class ModelCard(Struct):
@@ -95,8 +96,13 @@ def pair_of(call: Call, source: str, target: str) -> ServedPair:
         alignment=head is not None,
         aligned_by=AlignedBy(head.layer, head.head, head.agreement, head.links) if head else None,
         word_scores=direct,
-        tags=sorted(path[0].translator.tokenizers.source.tags),
+        tags=tags_to_choose(path[0]),
     )
+
+
+def tags_to_choose(served: Served) -> list[str]:
+    """Return the tags that a request may choose for a pair: none where they name languages, which the pair does."""
+    return [] if served.source.names_languages else sorted(served.translator.tokenizers.source.tags)
 
 
 def card_of(served: list[Served]) -> ModelCard:
@@ -104,7 +110,7 @@ def card_of(served: list[Served]) -> ModelCard:
     one = served[0]
     translator, summary = one.translator, one.summary.as_dict()
     return ModelCard(
-        [TaggedPair(each.pair.source, each.pair.target, each.source.tag) for each in served],
+        [TaggedPair(*each.pair, each.translator.tag, each.translator.target_tag) for each in served],
         parameter_count(translator.model),
         alignment=translator.alignment is not None,
         forces_terms=translator.engine.forces_terms,

@@ -87,10 +87,10 @@ def alternatives(call: Call) -> AlternativesAnswer:
         return AlternativesAnswer([], source, target)
     text = request.text
     task = replace(task, beam=task.beam or min(BEAM, call.service.config.beam))
-    *before, (translator, tag) = translators_of(call, source, task)
-    for first, first_tag in before:
-        text = first.translate(text, first_tag).text
-    found = translator.alternatives(text, request.prefix, tag, count=request.count)
+    *before, translator = translators_of(call, source, task)
+    for first in before:
+        text = first.translate(text, task.tag).text
+    found = translator.alternatives(text, request.prefix, task.tag, count=request.count)
     call.service.usage.add(call.caller, len(request.text))
     words = [
         AlternativeWord(
@@ -119,7 +119,7 @@ def words(call: Call) -> WordsAnswer:
         raise Refusal(400, f"{source} cannot be translated into {target}")
     check_one_model(call, source, target)
     (served,) = path
-    annotator, tags = served.translator.annotator, [request.tag or served.source.tag] * len(request.texts)
+    annotator, tags = served.translator.annotator, [request.tag] * len(request.texts)
     pairs: list[Any] = [[pair] for pair in zip(request.texts, request.translations, strict=True)]
     with call.service.turn(call.ticket):
         scores, others = annotator.word_scores(pairs, tags), annotator.others(pairs, tags)

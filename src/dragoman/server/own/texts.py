@@ -225,10 +225,10 @@ def add_words(call: Call, request: TranslateRequest, one: Translated, answer: Tr
     if not (path := call.service.models.path(answer.source, target)):  # it is in the target language already
         return
     (served,) = path
-    tag, annotator = request.tag or served.source.tag, served.translator.annotator
+    annotator = served.translator.annotator
     with call.service.turn(call.ticket):
         words = annotate(
-            one, annotator, tag, scores=request.word_scores, others=request.others, links=request.alignment
+            one, annotator, request.tag, scores=request.word_scores, others=request.others, links=request.alignment
         )
     if request.word_scores:
         answer.words = [(word, round(log_p, 4)) for word, log_p in words.scores]
