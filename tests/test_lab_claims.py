@@ -415,6 +415,9 @@ def comparison_results(name: str) -> list[Claims]:
         "compare-scores": ((10, 9, 10.5, 10, 2), (10, 9, 6, 10, 9.5)),
         "compare-smoothing": ((12, 10), (10, 10)),
         "compare-tying": ((10, 3, 10.5), (10, 3, 12)),
+        "compare-dropout": ((10, 8, 12), (10, 9.5, 10.5)),
+        "compare-activations": ((10, 10.5, 10), (10, 12, 10)),
+        "compare-embedding-scale": ((10, 8), (10, 9.5)),
     }[name]
 
     def made(bleu: Sequence[float], loss: float, kept: float) -> Claims:

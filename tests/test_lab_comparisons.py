@@ -66,11 +66,14 @@ def test_variants_differ_in_what_is_compared_alone(name: str, label: str):
         "compare-scores": {"heads", "score"},
         "compare-smoothing": {"label_smoothing"},
         "compare-tying": {"share"},
+        "compare-dropout": {"dropout"},
+        "compare-activations": {"activation"},
+        "compare-embedding-scale": {"scale_embedding"},
         "compare-recurrence": set(),
     }[name]
     changed = differences(one.model, BASE.model) | differences(one.training, BASE.training)
-    if "attention" in changed:
-        changed = changed - {"attention"} | differences(one.model.attention, BASE.model.attention)
+    for part in {"attention", "feed_forward"} & changed:
+        changed = changed - {part} | differences(getattr(one.model, part), getattr(BASE.model, part))
     assert changed <= allowed
 
 

@@ -65,4 +65,7 @@ COMPARISONS = {
     "compare-scores": "scaled and unscaled dot products, additive attention",
     "compare-smoothing": "with and without label smoothing",
     "compare-tying": "one matrix for embeddings and output, two, or three",
+    "compare-dropout": "dropout after each sublayer, none, or inside feed-forward layers too",
+    "compare-activations": "ReLU, GELU and SiLU in feed-forward layers",
+    "compare-embedding-scale": "embeddings with and without the factor √d_model",
 }

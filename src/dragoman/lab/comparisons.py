@@ -372,7 +372,43 @@ def claim_tying(scores: Scores) -> Claims:
     }
 
 
+def claim_dropout(scores: Scores) -> Claims:
+    """Return the claims on dropout, and whether each holds."""
+    score = scores.bleu
+    return {
+        f"Dropout after each sublayer [helps|does not clearly help]: {score['0.1']:.1f} BLEU with 0.1, "
+        f"{score['0']:.1f} without.": score["0.1"] - score["0"] > CLEARLY,
+        "Dropout inside the feed-forward layers as well [adds to that|adds nothing clear]: "
+        f"{score['0.1, feed-forward too']:.1f} BLEU.": score["0.1, feed-forward too"] - score["0.1"] > CLEARLY,
+    }
+
+
+def claim_activations(scores: Scores) -> Claims:
+    """Return the claim on the activation of the feed-forward layers, and whether it holds."""
+    score = scores.bleu
+    each = ", ".join(f"{bleu:.1f} ({name})" for name, bleu in score.items())
+    return {
+        f"ReLU, GELU and SiLU [are alike|were not found to be alike]: {each} BLEU.": are_alike(
+            min(score.values()), max(score.values())
+        )
+    }
+
+
+def claim_embedding_scale(scores: Scores) -> Claims:
+    """Return the claim on the factor in front of embeddings, and whether it holds."""
+    score = scores.bleu
+    return {
+        f"Without the factor √d_model a model learns [clearly worse|not clearly worse]: {score['none']:.1f} against "
+        f"{score['√d_model']:.1f} BLEU.": score["√d_model"] - score["none"] > CLEARLY
+    }
+
+
 # All of them.
+
+
+def variant_with_feed_forward(name: str, **changes: Any) -> Variant:
+    """Return the variant of this run folder `name` whose feed-forward layers have these other settings."""
+    return Variant(name, replace(MODEL, feed_forward=replace(MODEL.feed_forward, **changes)))
 
 
 def variant_with_heads(name: str, heads: int, score: Any = "dot") -> Variant:
@@ -462,5 +498,35 @@ COMPARISONS = {
             "none": Variant("share-none", replace(MODEL, share="none")),
         },
         claim_tying,
+    ),
+    "compare-dropout": Comparison(
+        "Dropout after sublayers and inside feed-forward layers",
+        "section 5.4, Table 3 D",
+        "Dropout after each sublayer avoids overfitting; some implementations drop inside feed-forward layers as well.",
+        {
+            "0.1": BASE,
+            "0": Variant("dropout-0", replace(MODEL, dropout=0.0)),
+            "0.1, feed-forward too": variant_with_feed_forward("dropout-inner", dropout=0.1),
+        },
+        claim_dropout,
+    ),
+    "compare-activations": Comparison(
+        "The activation of feed-forward layers",
+        "section 3.3",
+        "ReLU may be replaced with GELU.",
+        {
+            name: BASE
+            if name == MODEL.feed_forward.activation
+            else variant_with_feed_forward(f"activation-{name}", activation=name)
+            for name in ("relu", "gelu", "silu")
+        },
+        claim_activations,
+    ),
+    "compare-embedding-scale": Comparison(
+        "The factor in front of embeddings",
+        "section 3.4",
+        "Embeddings are multiplied by the root of d_model.",
+        {"√d_model": BASE, "none": Variant("embedding-scale-none", replace(MODEL, scale_embedding=False))},
+        claim_embedding_scale,
     ),
 }
