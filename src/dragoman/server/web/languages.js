@@ -29,7 +29,7 @@ export function serve(models, wanted) {
   const known = sources();
   const detects = served.detects && known.length > 1;
   choice.source = known.includes(wanted.source) ? wanted.source : detects ? AUTO : known[0];
-  choose({ target: wanted.target ?? "" });
+  choose({ target: wanted.target ?? language }); // who reads the page in Korean mostly wants Korean
 }
 
 // Changes the choice as little as possible so that there is a model for it.
