@@ -17,14 +17,15 @@ import torch
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.corpus import read_corpus
-from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.engine import Engine
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError
 from dragoman.evaluation.metrics import evaluate
 from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
 from dragoman.export.run import TARGETS, export_model
+from dragoman.export.target import Exported
 from dragoman.model_folder import FILES, find_model, read_model
+from dragoman.text.tags import DefaultTags
 
 SENTENCES, ROUNDS = 500, 3
 TARGETS_MEASURED = ("ctranslate2", "onnx")  # a web page has the graphs of onnx
@@ -39,11 +40,11 @@ def main(model: str, pairs: str) -> None:
     """Print two tables in Markdown, one for each search."""
     torch.set_num_threads(1)
     folder = find_model(Path(model))
-    native, (tokenizer, _) = read_model(folder)
-    assert isinstance(tokenizer, Tokenizer), "an export needs subwords of our own"
+    exported = Exported(*read_model(folder), DefaultTags.load(folder))
+    native, tokenizers = exported.model, exported.tokenizers
     sides = list(zip(*read_corpus([pairs]).pairs[:SENTENCES], strict=True))
     texts, references = list(sides[0]), list(sides[1])
-    sources = tokenizer.encode_sources(texts)
+    sources = tokenizers.source.encode_sources(texts)
     with tempfile.TemporaryDirectory() as exports:
         engines: dict[str, tuple[Engine, int]] = {
             "dragoman": (TorchEngine(native), sum((folder / name).stat().st_size for name in FILES))
@@ -58,7 +59,7 @@ def main(model: str, pairs: str) -> None:
                 except DragomanError as error:
                     print(f"{name}, {kind}: {error}", file=sys.stderr)
                     continue
-                engines[f"{name}, {kind}"] = target.open(out, native, tokenizer, kind), report.bytes
+                engines[f"{name}, {kind}"] = target.open(out, exported, kind), report.bytes
         print(f"{pairs}, {len(sources):,} sentences, {describe_machine()}.")
         for search in (SearchConfig(patience=1.5), SearchConfig(beam=1)):
             contenders = [
@@ -66,7 +67,7 @@ def main(model: str, pairs: str) -> None:
             ]
             time_in_turn(contenders, ROUNDS)
             said = {
-                name: [tokenizer.decode(best.tokens) for (best, *_) in one.search(sources, search)]
+                name: [tokenizers.target.decode(best.tokens) for (best, *_) in one.search(sources, search)]
                 for name, (one, _) in engines.items()
             }
             rows = [

@@ -7,14 +7,14 @@ import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tokenizers
 import torch
-from conftest import TINY_RECURRENT, save_random, tiny_transformer
+from conftest import TINY_RECURRENT, save_random, tiny_transformer, toy_pairs
 from hypothesis import given
 from hypothesis import strategies as st
 from packages import npm_packages
@@ -27,11 +27,13 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.export import run
 from dragoman.export.onnx import ONNX
 from dragoman.export.run import Report
-from dragoman.export.tokenizer import check_tokenizer, complete, write_tokenizer
+from dragoman.export.target import Exported
+from dragoman.export.tokenizer import check_tokenizer, complete, write_tokenizer, write_tokenizers
 from dragoman.files import MANIFEST, fingerprint, new_folder
 from dragoman.interop.verification import Mismatch
 from dragoman.model import build
 from dragoman.model_folder import read_model, write_model
+from dragoman.text.tags import DefaultTags
 
 for package, extra in (("ctranslate2", "fast"), ("onnx", "onnx"), ("onnxruntime", "onnx")):
     pytest.importorskip(package, reason=f"exports need the extra `{extra}`")
@@ -171,15 +173,15 @@ def lost_bias(to: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def swapped_tag(to: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The two tags have each other's ids in the tokenizer."""
-    monkeypatch.setattr(f"dragoman.export.{to}.write_tokenizer", write_swapped)
+    monkeypatch.setattr("dragoman.export.tokenizer.write_tokenizer", write_swapped)
 
 
-def write_swapped(tokenizer: Tokenizer, folder: Path, longest: int | None) -> None:
-    write_tokenizer(tokenizer, folder, longest)
-    text = (folder / "tokenizer.json").read_text("utf-8")
+def write_swapped(tokenizer: Tokenizer, file: Path, order: Sequence[int]) -> None:
+    write_tokenizer(tokenizer, file, order)
+    text = file.read_text("utf-8")
     for old, new in (("<tag:de>", "<tag:xx>"), ("<tag:ko>", "<tag:de>"), ("<tag:xx>", "<tag:ko>")):
         text = text.replace(old, new)
-    (folder / "tokenizer.json").write_text(text, encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
 
 
 def swapped_rows(to: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,14 +319,24 @@ def test_a_model_that_does_not_fit_is_refused_with_the_way_out(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_model_with_a_tokenizer_for_each_side_is_refused(tokenizer: Tokenizer, tmp_path: Path):
-    other = Tokenizer(dict(tokenizer.inner.get_vocab()), tokenizer.merges)
-    model = build(tiny_transformer(share="output"), len(tokenizer), len(other)).eval()
+def test_a_model_with_a_tokenizer_for_each_side_is_exported(tokenizer: Tokenizer, tmp_path: Path):
+    others = Tokenizer.train((target for _, target in toy_pairs()), vocabulary=330)
+    model = build(tiny_transformer(share="output", output_bias=True), len(tokenizer), len(others)).eval()
     with new_folder(tmp_path / "model") as draft:
-        write_model(draft, model, Tokenizers(tokenizer, other), "")
+        write_model(draft, model, Tokenizers(tokenizer, others), "")
+    texts = ["The dog sees 2 red cats.", "The cat likes 3 blue dogs."]
     for to in LINES:
-        with pytest.raises(DragomanError, match="others cannot be exported yet"):
-            export_model(tmp_path / "model", to, tmp_path / "out")
+        export_model(tmp_path / "model", to, tmp_path / to)
+        (tmp_path / to / "translate.py").write_text(program(tmp_path / to), encoding="utf-8")
+        names = runpy.run_path(str(tmp_path / to / "translate.py"))
+        said = (
+            names["translate"](texts, beams=1) if to == "ctranslate2" else [names["translate"](text) for text in texts]
+        )
+        assert len(said) == 2
+        if to == "onnx":
+            assert said == greedy_words(tmp_path / "model", texts)
+    with pytest.raises(DragomanError, match="a page needs one tokenizer"):
+        export_model(tmp_path / "model", "web", tmp_path / "out", compute_type="float32")
     assert not (tmp_path / "out").exists()
 
 
@@ -355,14 +367,14 @@ NASTY = [
 @pytest.fixture(scope="module")
 def written(tagged: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tokenizer, tokenizers.Tokenizer, Path]:
     tokenizer, folder = Tokenizer.load(tagged / "tokenizer.json"), tmp_path_factory.mktemp("written")
-    write_tokenizer(tokenizer, folder, 99)
+    write_tokenizers(Tokenizers.of(tokenizer), folder, 99)
     return tokenizer, tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")), folder
 
 
 def test_the_tokenizer_of_an_export_is_that_of_the_model(written, pairs):
     tokenizer, other, folder = written
     texts = [text.encode("utf-8", "replace").decode() for text in NASTY] + [source for source, _ in pairs]
-    check_tokenizer(folder, tokenizer, texts)
+    check_tokenizer(folder / "tokenizer.json", tokenizer, texts)
     tag, text = tokenizer.tags["ko"], "a cat"
     assert other.encode(f"<tag:ko> {text}").ids == [tag, *tokenizer.encode(text), EOS]
     assert tokenizer.inner.encode("a\u00a0b").ids != other.encode("a\u00a0b").ids  # the control: ours alone does not
@@ -378,14 +390,14 @@ def test_any_text_gets_the_same_ids(written, text: str):
 def test_another_tokenizer_is_refused(written, pairs, tmp_path: Path):
     tokenizer, _, _ = written
     others = Tokenizer.train((text for pair in pairs for text in pair), vocabulary=390, tags=["de", "ko"])
-    write_tokenizer(others, tmp_path, None)
+    write_tokenizer(others, tmp_path / "tokenizer.json")
     with pytest.raises(Mismatch, match="has other subwords"):
-        check_tokenizer(tmp_path, tokenizer, ["a cat"])
+        check_tokenizer(tmp_path / "tokenizer.json", tokenizer, ["a cat"])
     plain = complete(tokenizer)
     plain.normalizer = tokenizer.inner.normalizer
     plain.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(Mismatch, match="does not give the text"):
-        check_tokenizer(tmp_path, tokenizer, ["e\u0301  e"])
+        check_tokenizer(tmp_path / "tokenizer.json", tokenizer, ["e\u0301  e"])
 
 
 def test_transformers_reads_the_tokenizer(written, pairs):
@@ -414,6 +426,6 @@ def test_transformers_js_says_the_same(
     ran = subprocess.run(["node", script, packages, folder, *texts], capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     model, (tokenizer, _) = read_model(trained)
-    engine = ONNX.open(folder, model, tokenizer, compute_type)
+    engine = ONNX.open(folder, Exported(model, Tokenizers.of(tokenizer), DefaultTags()), compute_type)
     found = engine.search(tokenizer.encode_sources(texts), SearchConfig(beam=1))
     assert json.loads(ran.stdout) == [tokenizer.decode(one.tokens) for (one,) in found]

@@ -5,6 +5,7 @@ random weights, with which they would say the same word for ever, so they were t
 """
 
 import json
+import runpy
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -263,7 +264,19 @@ def test_what_its_subwords_cannot_do_is_said(flags: str, says: str, model: Path,
     assert (ran.code, says in ran.err) in ((1, True), (2, True)), ran.err
 
 
-def test_it_is_not_exported_yet(model: Path, tmp_path: Path, dragoman: Any):
-    ran = dragoman("export", model, "--to", "onnx", tmp_path / "out")
-    assert (ran.code, "its subwords are not dragoman's own" in ran.err) == (1, True)
+@pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
+def test_it_is_exported(to: str, model: Path, tmp_path: Path, dragoman: Any):
+    ran = dragoman("export", model, "--to", to, tmp_path / "out")
+    assert ran.code == 0, ran.err
+    texts = [row["source"] for row in EXPECTED[:20]]
+    readme = (tmp_path / "out" / "README.md").read_text("utf-8")
+    (tmp_path / "out" / "translate.py").write_text(readme.split("```python\n")[1].split("```")[0], encoding="utf-8")
+    translate = runpy.run_path(str(tmp_path / "out" / "translate.py"))["translate"]
+    said = translate(texts, beams=1) if to == "ctranslate2" else [translate(text) for text in texts]
+    assert said == [row["greedy"][0] for row in EXPECTED[:20]]
+
+
+def test_no_page_is_made_of_it(model: Path, tmp_path: Path, dragoman: Any):
+    ran = dragoman("export", model, "--to", "web", tmp_path / "out", "--compute-type", "float32")
+    assert (ran.code, "its subwords are SentencePiece's" in ran.err) == (1, True)
     assert not (tmp_path / "out").exists()

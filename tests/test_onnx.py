@@ -215,6 +215,8 @@ def test_a_model_without_a_graph_is_refused_by_name_with_what_to_do(config: Mode
 class Changed:
     """A copy that does one thing differently."""
 
+    patience = None
+
     def __init__(self, engine: OnnxEngine, **changes):
         self.engine, self.changes = engine, changes
 

@@ -19,9 +19,12 @@ from visiting import axe_problems
 from dragoman import Tokenizer, export_model
 from dragoman.config import SearchConfig
 from dragoman.data.tokenizer import EOS, RESERVED
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.export.run import TARGETS
+from dragoman.export.target import Exported
 from dragoman.export.web import PAGE
 from dragoman.model_folder import read_model
+from dragoman.text.tags import DefaultTags
 
 pytest.importorskip("onnx", reason="exports need the extra `onnx`")
 pytest.importorskip("onnxruntime", reason="exports need the extra `onnx`")
@@ -124,7 +127,7 @@ def visit(chromium: Any) -> Iterator[Callable[..., Tab]]:
 def words_in_python(model: Path, page: Path, texts: list[str]) -> list[str]:
     """Return what the exported graphs say in Python."""
     native, (tokenizer, _) = read_model(model)
-    engine = TARGETS["web"].open(page, native, tokenizer, "int8")
+    engine = TARGETS["web"].open(page, Exported(native, Tokenizers.of(tokenizer), DefaultTags()), "int8")
     return [tokenizer.decode(found.tokens) for (found,) in engine.search(tokenizer.encode_sources(texts), GREEDY)]
 
 
@@ -195,7 +198,7 @@ def test_tags_are_chosen_and_a_line_that_is_too_long_is_named(visit, installed, 
         tab.tab.locator("#tag").select_option(tag)
         (said[tag],) = tab.translate("a dog")
         native, _ = read_model(model)
-        engine = TARGETS["web"].open(folder, native, tokenizer, "float32")
+        engine = TARGETS["web"].open(folder, Exported(native, Tokenizers.of(tokenizer), DefaultTags()), "float32")
         ((found,),) = engine.search([tokenizer.encode("a dog", tag)], GREEDY)
         assert said[tag] == tokenizer.decode(found.tokens)
     assert len(set(said.values())) == 3

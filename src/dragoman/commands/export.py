@@ -19,6 +19,7 @@ class Options:
 
     $ dragoman export runs/en-ko --to ctranslate2 exports/en-ko
     $ dragoman export runs/en-ko --to onnx exports/en-ko-onnx --sample source.txt
+    $ dragoman export runs/en-ko --to huggingface exports/en-ko-hf
     $ dragoman export runs/en-ko --to web exports/en-ko-page --test test.tsv
     $ dragoman export runs/en-ko --to onnx exports/en-ko-int8 --compute-type int8 --test test.tsv
     """
@@ -27,8 +28,8 @@ class Options:
     "model folder or run folder; -m FOLDER is the same"
     out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="OUT")]
     "new folder"
-    to: Literal["ctranslate2", "onnx", "web"]
-    "for what: ctranslate2, the fastest on CPUs; onnx, for onnxruntime and transformers.js; web, a page for browsers"
+    to: Literal["ctranslate2", "onnx", "huggingface", "web"]
+    "for what: ctranslate2, fastest on CPUs; onnx, for onnxruntime; huggingface, for transformers; web, for browsers"
     compute_type: Literal["float32", "float16", "int8"] | None = None
     "type of the weights; default: float32, and int8 for web. float16 is for ctranslate2 alone"
     sample: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None

@@ -1,16 +1,25 @@
 """Export a model for CTranslate2."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from dragoman.config import ModelConfig, RecurrentConfig, SearchConfig
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.config import RecurrentConfig, SearchConfig
+from dragoman.data.batches import Ids
+from dragoman.data.tokenizer import PAD, tag_piece
 from dragoman.errors import DragomanError, UsageError
-from dragoman.export.target import Target
-from dragoman.export.tokenizer import write_tokenizer
+from dragoman.export.sentencepiece import (
+    check_models,
+    known_tags,
+    names_of,
+    sentencepiece_sides,
+    tag_name,
+    write_models,
+)
+from dragoman.export.target import Exported, Target
+from dragoman.export.tokenizer import TARGET_FILE, check_tokenizers, write_tokenizers
 from dragoman.interop.ctranslate2.conversion import convert, import_ctranslate2, unknown_settings
-from dragoman.interop.ctranslate2.engine import CTranslate2Engine
+from dragoman.interop.ctranslate2.engine import CTranslate2Engine, read_vocabularies
 from dragoman.interop.verification import Mismatch
-from dragoman.model import Model
 
 USAGE = """
 The folder has all that translating needs. With `pip install ctranslate2 tokenizers`, this program does it; save it in
@@ -25,23 +34,55 @@ import tokenizers
 
 folder = Path(__file__).parent
 tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+target = {target}
 translator = ctranslate2.Translator(str(folder))
 
 
 def translate(texts, beams=4):
     sources = [encoding.tokens for encoding in tokenizer.encode_batch(texts)]
-    results = translator.translate_batch(sources, beam_size=beams)
-    outputs = [[tokenizer.token_to_id(piece) for piece in result.hypotheses[0]] for result in results]
-    return tokenizer.decode_batch(outputs)
+    results = translator.translate_batch(sources, beam_size=beams{prefix})
+    outputs = [[target.token_to_id(piece) for piece in result.hypotheses[0]] for result in results]
+    return target.decode_batch(outputs)
 
 
 print(*translate(sys.argv[1:]), sep="\\n")
 ```
 """
 
+SENTENCEPIECE_USAGE = """
+The folder has all that translating needs. With `pip install ctranslate2 sentencepiece`, this program does it; save it
+in this folder as `translate.py` and run `python translate.py "A sentence."`:
 
-def check(config: ModelConfig) -> None:
+```python
+import sys
+from pathlib import Path
+
+import ctranslate2
+import sentencepiece
+
+SOURCE_TAG, TARGET_TAG = {tags}
+
+folder = Path(__file__).parent
+source = sentencepiece.SentencePieceProcessor(str(folder / "source.spm"))
+target = sentencepiece.SentencePieceProcessor(str(folder / "target.spm"))
+translator = ctranslate2.Translator(str(folder))
+
+
+def translate(texts, beams=4):
+    sources = [[*SOURCE_TAG, *source.encode(text, out_type=str), "</s>"] for text in texts]
+    prefixes = [TARGET_TAG] * len(texts) if TARGET_TAG else None
+    results = translator.translate_batch(sources, target_prefix=prefixes, beam_size=beams)
+    return [target.decode(result.hypotheses[0][len(TARGET_TAG) :]) for result in results]
+
+
+print(*translate(sys.argv[1:]), sep="\\n")
+```
+{known}"""
+
+
+def check(exported: Exported) -> None:
     """Raise DragomanError for a model that CTranslate2 cannot run, naming its settings and what to do."""
+    config = exported.model.config
     if unknown := unknown_settings(config):
         other = "" if isinstance(config, RecurrentConfig) else "export it to ONNX, or "
         raise DragomanError(
@@ -50,26 +91,51 @@ def check(config: ModelConfig) -> None:
         )
 
 
-def write(model: Model, tokenizer: Tokenizer, folder: Path, compute_type: str) -> None:
-    """Write the files of CTranslate2 and the tokenizer's into a folder."""
-    convert(model, (tokenizer.pieces, tokenizer.pieces), folder, compute_type)
-    write_tokenizer(tokenizer, folder, model.config.max_positions)
+def words_of(exported: Exported) -> tuple[list[str], list[str]]:
+    """Return how CTranslate2 calls the words of the source and of the target, by id."""
+    if sides := sentencepiece_sides(exported.tokenizers):
+        return names_of(sides[0]), names_of(sides[1])
+    return exported.tokenizers.source.pieces, exported.tokenizers.target.pieces
 
 
-def open_copy(folder: Path, model: Model, tokenizer: Tokenizer, compute_type: str) -> CTranslate2Engine:
+def write(exported: Exported, folder: Path, compute_type: str) -> None:
+    """Write the files of CTranslate2 and those of the subwords into a folder."""
+    model, tokenizers, sides = exported.model, exported.tokenizers, sentencepiece_sides(exported.tokenizers)
+    convert(model, words_of(exported), folder, compute_type, sides[1].unknown if sides else PAD)
+    if sides:
+        write_models(sides, folder)
+    else:
+        write_tokenizers(tokenizers, folder, model.config.max_positions)
+
+
+def check_subwords(folder: Path, exported: Exported, sources: Sequence[Ids]) -> None:
+    """Raise Mismatch where the subwords in a folder do not do with the texts of sources, or a tag, what ours do."""
+    if sentencepiece_sides(exported.tokenizers):
+        check_models(folder, exported.tokenizers, sources, read_vocabularies(folder))
+    else:
+        check_tokenizers(folder, exported.tokenizers, sources)
+
+
+def open_copy(folder: Path, exported: Exported, compute_type: str) -> CTranslate2Engine:
     """Open a folder that `write` has filled. Raise UsageError where this processor cannot compute in int8."""
     computed = "int8" if compute_type == "int8" else "float32"  # processors have no float16
     if computed not in import_ctranslate2().get_supported_compute_types("cpu"):
         raise UsageError(f"CTranslate2 cannot compute in {computed} on this processor, so it cannot be measured here")
     engine = CTranslate2Engine(folder, computed)
-    if not engine.source_pieces == engine.pieces == tokenizer.pieces:
+    if (engine.source_pieces, engine.pieces) != words_of(exported):
         raise Mismatch("its vocabulary has other subwords")
     return engine
 
 
-def usage(model: Model, compute_type: str) -> str:
+def usage(exported: Exported, compute_type: str) -> str:
     """Return how the folder is used, in Markdown."""
-    return USAGE
+    tags = exported.tags
+    if sentencepiece_sides(exported.tokenizers):
+        own = ", ".join(repr([tag_name(tag)] if tag else []) for tag in (tags.source, tags.target))
+        return SENTENCEPIECE_USAGE.format(tags=own, known=known_tags(exported.tokenizers))
+    file = f'tokenizers.Tokenizer.from_file(str(folder / "{TARGET_FILE}"))'
+    prefix = f', target_prefix=[["{tag_piece(tags.target)}"]] * len(texts)' if tags.target else ""
+    return USAGE.format(target="tokenizer" if exported.tokenizers.is_one else file, prefix=prefix)
 
 
 CTRANSLATE2 = Target(
@@ -78,6 +144,7 @@ CTRANSLATE2 = Target(
     search=SearchConfig(),
     check=check,
     write=write,
+    check_subwords=check_subwords,
     open=open_copy,
     usage=usage,
 )

@@ -7,24 +7,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dragoman.config.fields import check_argument, check_choice
+from dragoman.data.batches import Ids
 from dragoman.data.corpus import read_corpus, read_lines
-from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation.metrics import Scores, evaluate
 from dragoman.export.ctranslate2 import CTRANSLATE2
+from dragoman.export.huggingface import HUGGING_FACE
 from dragoman.export.onnx import ONNX
 from dragoman.export.readme import write_readme
-from dragoman.export.target import Target
-from dragoman.export.tokenizer import check_tokenizer
+from dragoman.export.target import Exported, Target
 from dragoman.export.web import WEB
 from dragoman.files import new_folder
 from dragoman.interop.ctranslate2.conversion import rounded_to_float16
 from dragoman.interop.verification import Agreement, Copy, Mismatch, dealt, made_up, verify
 from dragoman.model import Model
 from dragoman.model_folder import find_model, read_model
+from dragoman.text.tags import DefaultTags
 from dragoman.translation.translator import MAX_SOURCE_TOKENS, Translator
 
-TARGETS: dict[str, Target] = {"ctranslate2": CTRANSLATE2, "onnx": ONNX, "web": WEB}
+TARGETS: dict[str, Target] = {
+    "ctranslate2": CTRANSLATE2,
+    "onnx": ONNX,
+    "huggingface": HUGGING_FACE,
+    "web": WEB,
+}
 SOURCES = 200  # that are translated to compare an export with its model
 MOST_LOST = 0.5  # BLEU that int8 may cost
 
@@ -69,9 +75,10 @@ def export_model(
 ) -> Report:
     """Write a model for another program into the new folder `out`, and prove that it translates as the model does.
 
-    model: a model folder or run folder; to: 'ctranslate2', 'onnx' or 'web'; compute_type: how weights are stored,
-    'float32', 'float16' or 'int8', by default the first that the target has; sample: a file with a text in each line,
-    the first 200 of which are translated for the comparison, by default made-up ones; test: sentence pairs, as words
+    model: a model folder or run folder; to: 'ctranslate2', 'onnx', 'huggingface' or 'web'; compute_type: how weights
+    are stored, 'float32', 'float16' or 'int8', by default the first that the target has; sample: a file with a text in
+    each line, the first 200 of which are translated for the comparison, by default made-up ones; test: sentence pairs,
+    as words
     that name a corpus, on which int8 is measured: it must not lose more than 0.5 BLEU.
 
     `out` is whole or not there. Raise UsageError where `out` exists and for wrong arguments; DragomanError where the
@@ -91,80 +98,88 @@ def export_model(
     if out.exists():
         raise UsageError(f"{out}: exists already; choose another name")
     folder = find_model(Path(model))
-    ours, tokenizers = read_model(folder)
-    target.check(ours.config)
-    tokenizer = tokenizers.source
-    if not tokenizers.is_one or not isinstance(tokenizer, Tokenizer):
-        raise DragomanError(f"{folder}: its subwords are not dragoman's own, and others cannot be exported yet")
-    sources = (
-        read_sample(sample, ours, tokenizer) if sample else made_up(len(tokenizer), SOURCES, ours.config.max_positions)
-    )
+    exported = Exported(*read_model(folder), DefaultTags.load(folder))
+    target.check(exported)
+    sources = read_sample(sample, exported) if sample else made_up_sources(exported)
     try:
         with new_folder(out) as draft:
-            agreement = write_checked(target, ours, tokenizer, sources, draft, compute_type)
+            agreement = write_checked(target, exported, sources, draft, compute_type)
             quality = None
             if compute_type == "int8":
-                quality = measure(ours, tokenizer, target, target.open(draft, ours, tokenizer, compute_type), test)
+                quality = measure(exported, target, target.open(draft, exported, compute_type), test)
             size = sum(file.stat().st_size for file in draft.rglob("*") if file.is_file())
             report = Report(agreement, quality, size)
-            write_readme(draft, out.name, target.title, folder, target.usage(ours, compute_type), str(report))
+            write_readme(draft, out.name, target.title, folder, target.usage(exported, compute_type), str(report))
     except Mismatch as error:
         raise DragomanError(f"{out}: not written: the export does not translate as {folder} does: {error}") from None
     return report
 
 
-def read_sample(file: str | Path, model: Model, tokenizer: Tokenizer) -> list[list[int]]:
+def read_sample(file: str | Path, exported: Exported) -> list[Ids]:
     """Return the ids of the first SOURCES lines with text in a file, long ones cut.
 
     Raise DragomanError where it cannot be read, or has none.
     """
-    longest = min(MAX_SOURCE_TOKENS, (model.config.max_positions or MAX_SOURCE_TOKENS + 1) - 1)
+    longest = min(MAX_SOURCE_TOKENS, (exported.model.config.max_positions or MAX_SOURCE_TOKENS + 1) - 1)
     lines = (line for line in read_lines(str(file)) if line and line.strip())
-    sources = [ids[:longest] for ids in tokenizer.encode_sources(list(itertools.islice(lines, SOURCES)))]
+    encoded = exported.tokenizers.source.encode_sources(list(itertools.islice(lines, SOURCES)))
+    sources: list[Ids] = [ids[:longest] for ids in encoded]
     if not sources:
         raise DragomanError(f"{file}: no line with text")
     return sources
 
 
+def made_up_sources(exported: Exported) -> list[Ids]:
+    """Return SOURCES made-up sources."""
+    return made_up(len(exported.tokenizers.source), SOURCES, exported.model.config.max_positions)
+
+
+def dealt_pairs(exported: Exported) -> tuple[list[Ids], list[Ids]]:
+    """Return as many made-up sources as targets, which together contain every id of either side."""
+    longest, (source, target) = exported.model.config.max_positions, exported.tokenizers
+    sources, targets = dealt(len(source), longest), dealt(len(target), longest, seed=1)
+    count = max(len(sources), len(targets))
+    several = (list(itertools.islice(itertools.cycle(texts), count)) for texts in (sources, targets))
+    return next(several), next(several)
+
+
 def write_checked(
-    target: Target, model: Model, tokenizer: Tokenizer, sources: Sequence[list[int]], draft: Path, compute_type: str
+    target: Target, exported: Exported, sources: Sequence[Ids], draft: Path, compute_type: str
 ) -> Agreement:
     """Write a model into the folder `draft` and return how far it agrees with the model. Raise Mismatch where not.
 
     Whatever the type of the weights, the model is first written and checked in float32: a wrong weight would drown in
     what int8 rounds. With float16, the draft is also compared with the model rounded to it.
     """
-    texts = [tokenizer.decode(ids) for ids in sources]
-    longest = model.config.max_positions
-    pairs = dealt(len(tokenizer), longest), dealt(len(tokenizer), longest, seed=1)
+    pairs = dealt_pairs(exported)
 
     def check(folder: Path, stored: str, expected: Model) -> Agreement:
-        target.write(model, tokenizer, folder, stored)
-        check_tokenizer(folder, tokenizer, texts)
-        return verify(expected, target.open(folder, model, tokenizer, stored), sources, pairs)
+        target.write(exported, folder, stored)
+        target.check_subwords(folder, exported, sources)
+        return verify(expected, target.open(folder, exported, stored), sources, pairs)
 
     if compute_type == "float32":
-        return check(draft, compute_type, model)
+        return check(draft, compute_type, exported.model)
     with tempfile.TemporaryDirectory(dir=draft.parent, prefix=f"{draft.name}.") as exact:
-        agreement = check(Path(exact), "float32", model)
+        agreement = check(Path(exact), "float32", exported.model)
     if compute_type == "float16":
-        return check(draft, compute_type, rounded_to_float16(model))
-    target.write(model, tokenizer, draft, compute_type)
+        return check(draft, compute_type, rounded_to_float16(exported.model))
+    target.write(exported, draft, compute_type)
     return agreement
 
 
-def measure(model: Model, tokenizer: Tokenizer, target: Target, engine: Copy, test: Sequence[str]) -> Quality:
+def measure(exported: Exported, target: Target, engine: Copy, test: Sequence[str]) -> Quality:
     """Return the scores of a model and of its export on the pairs of a corpus.
 
     Raise Mismatch where the export loses more than MOST_LOST BLEU.
     """
-    corpus = read_corpus(test)
+    corpus, tags = read_corpus(test), exported.tags
     sources, references = zip(*corpus.pairs, strict=True)
-    native = Translator(model, tokenizer, target.search)
+    native = Translator(exported.model, exported.tokenizers, target.search, tag=tags.source, target_tag=tags.target)
     scores = []
     for translator in (native, native.replace(engine=engine)):
-        translations = [translation.text for translation in translator.translate(sources, corpus.tags)]
-        scores.append(evaluate(translations, references))
+        found = translator.translate(sources, corpus.tags, target_tags=corpus.target_tags)
+        scores.append(evaluate([translation.text for translation in found], references))
     quality = Quality(" ".join(test), *scores)
     if quality.model.bleu.value - quality.export.bleu.value > MOST_LOST:
         raise Mismatch(f"{quality}: more than {MOST_LOST} BLEU are lost")

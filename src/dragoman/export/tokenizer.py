@@ -11,25 +11,39 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import tokenizers
+import tokenizers as library
 from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers, processors
 
 from dragoman.data.tokenizer import BOS, EOS, PAD, SPECIAL, WORDS, Tokenizer
+from dragoman.data.tokenizers import Tokenizers
+from dragoman.errors import DragomanError
 from dragoman.interop.verification import Mismatch
 
-FILE = "tokenizer.json"
+FILE, TARGET_FILE = "tokenizer.json", "target_tokenizer.json"  # of both sides or of the source; of the target
 
 # What \s means differs between languages, so it is spelled out. The first is what the library that we use takes for
 # white space; Python has four characters more.
 WHITE_SPACE = r"\t\n\x0B\f\r \x85\xA0\u1680\u2000-\u200A\u2028\u2029\u202F\u205F\u3000"
 
 
-def write_tokenizer(tokenizer: Tokenizer, folder: Path, longest: int | None) -> None:
+def own_sides(tokenizers: Tokenizers) -> tuple[Tokenizer, Tokenizer]:
+    """Return both tokenizers, which are our own. Raise DragomanError where one is not."""
+    source, target = tokenizers
+    if not isinstance(source, Tokenizer) or not isinstance(target, Tokenizer):
+        raise DragomanError("one side has a SentencePiece model and the other has not, so the model is not exported")
+    return source, target
+
+
+def write_tokenizers(tokenizers: Tokenizers, folder: Path, longest: int | None, order: Sequence[int] = ()) -> None:
     """Write tokenizer.json and tokenizer_config.json, which Hugging Face's libraries read, into a folder.
 
-    longest: the most tokens of a source, EOS included; None: any number.
+    Where each side has a tokenizer, that of the target is target_tokenizer.json. longest: the most tokens of a source,
+    EOS included; None: any number; order: our ids of the first words there, where they are others.
     """
-    (folder / FILE).write_text(complete(tokenizer).to_str(pretty=True), encoding="utf-8")
+    source, target = own_sides(tokenizers)
+    write_tokenizer(source, folder / FILE, order)
+    if not tokenizers.is_one:
+        write_tokenizer(target, folder / TARGET_FILE, order)
     pad, bos, eos = SPECIAL
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -37,15 +51,30 @@ def write_tokenizer(tokenizer: Tokenizer, folder: Path, longest: int | None) -> 
         "bos_token": bos,
         "eos_token": eos,
         "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", "attention_mask"],
     }
     if longest:
         config["model_max_length"] = longest
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
 
 
-def complete(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
+def write_tokenizer(tokenizer: Tokenizer, file: Path, order: Sequence[int] = ()) -> None:
+    """Write one tokenizer.json. order: our ids of its first words, where they are others."""
+    content = json.loads(complete(tokenizer).to_str())
+    moved = {id: new for new, id in enumerate(order)}
+    words = content["model"]["vocab"]
+    content["model"]["vocab"] = dict(
+        sorted(((piece, moved.get(id, id)) for piece, id in words.items()), key=lambda entry: entry[1])
+    )
+    for entry in content["added_tokens"]:
+        entry["id"] = moved.get(entry["id"], entry["id"])
+    content["added_tokens"].sort(key=lambda entry: entry["id"])
+    file.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
+
+
+def complete(tokenizer: Tokenizer) -> library.Tokenizer:
     """Return a tokenizer of the library that gives text the ids that `Tokenizer.encode_sources` gives it, and EOS."""
-    whole = tokenizers.Tokenizer.from_str(tokenizer.inner.to_str())
+    whole = library.Tokenizer.from_str(tokenizer.inner.to_str())
     steps = [
         normalizers.Replace(Regex(f"[{strange_spaces(tokenizer)}]"), " "),
         normalizers.Replace(Regex(" {2,}"), " "),
@@ -74,18 +103,30 @@ def strange_spaces(tokenizer: Tokenizer) -> str:
     return "".join(f"\\u{ord(character):04X}" for character in every if character not in learned)
 
 
-def check_tokenizer(folder: Path, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
-    """Raise Mismatch where the tokenizer.json in a folder does not do with texts, or a tag, what `tokenizer` does."""
-    other = tokenizers.Tokenizer.from_file(str(folder / FILE))
+def check_tokenizers(folder: Path, tokenizers: Tokenizers, sources: Sequence[list[int]]) -> None:
+    """Raise Mismatch where the tokenizers in a folder do not do with texts, or a tag, what ours do.
+
+    sources: their texts are cut.
+    """
+    source, target = own_sides(tokenizers)
+    texts = [source.decode(ids) for ids in sources]
+    check_tokenizer(folder / FILE, source, texts)
+    if not tokenizers.is_one:
+        check_tokenizer(folder / TARGET_FILE, target, texts)
+
+
+def check_tokenizer(file: Path, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
+    """Raise Mismatch where a tokenizer.json does not do with texts, or a tag, what `tokenizer` does."""
+    other = library.Tokenizer.from_file(str(file))
     pieces = [other.id_to_token(id) for id in range(other.get_vocab_size())]
     if pieces != tokenizer.pieces:
-        raise Mismatch(f"its {FILE} has other subwords")
+        raise Mismatch(f"its {file.name} has other subwords")
     for tag in ("", *tokenizer.tags):
         front = tokenizer.tag_ids(tag)
         plain = [text.lstrip() for text in texts] if tag else list(texts)  # a tag takes the spaces behind it away
         marked, ids = [f"<tag:{tag}> {text}" if tag else text for text in plain], tokenizer.encode_sources(plain)
         for text, expected, found in zip(marked, ids, other.encode_batch(marked), strict=True):
             if found.ids != [*front, *expected, EOS]:
-                raise Mismatch(f"its {FILE} does not give the text {text!r} the same ids")
+                raise Mismatch(f"its {file.name} does not give the text {text!r} the same ids")
             if other.decode(found.ids) != tokenizer.decode(expected):
-                raise Mismatch(f"its {FILE} does not give the ids {found.ids} the same text")
+                raise Mismatch(f"its {file.name} does not give the ids {found.ids} the same text")

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 from dragoman.config import SearchConfig
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.errors import DragomanError
 from dragoman.export import onnx
-from dragoman.export.target import Target
-from dragoman.model import Model
+from dragoman.export.sentencepiece import sentencepiece_sides
+from dragoman.export.target import Exported, Target
 
 PAGE = Path(__file__).parent / "page"
 PACKAGES = {"@huggingface/tokenizers": "0.2.0", "onnxruntime-web": "1.30.0"}  # the versions that were tested
@@ -25,16 +25,28 @@ To publish it, copy the folder to any server of static files. Of `node_modules` 
 """
 
 
-def write(model: Model, tokenizer: Tokenizer, folder: Path, compute_type: str) -> None:
+def check(exported: Exported) -> None:
+    """Raise DragomanError for a model that the page cannot run, with what to do."""
+    onnx.check(exported)
+    if sentencepiece_sides(exported.tokenizers):
+        raise DragomanError(
+            "its subwords are SentencePiece's, and nothing in a browser gives the same ones: export it to ONNX, or "
+            "distill a student with subwords of its own"
+        )
+    if not exported.tokenizers.is_one or exported.tags.target:
+        raise DragomanError("a page needs one tokenizer for both sides and no target tag: export it to ONNX")
+
+
+def write(exported: Exported, folder: Path, compute_type: str) -> None:
     """Write the model as ONNX, the page and package.json into a folder."""
-    onnx.write(model, tokenizer, folder, compute_type)
+    onnx.write(exported, folder, compute_type)
     for file in PAGE.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
     package = {"private": True, "type": "module", "dependencies": PACKAGES}
     (folder / "package.json").write_text(json.dumps(package, indent=1) + "\n", encoding="utf-8")
 
 
-def usage(model: Model, compute_type: str) -> str:
+def usage(exported: Exported, compute_type: str) -> str:
     """Return how the folder is used, in Markdown."""
     return USAGE
 
@@ -43,8 +55,9 @@ WEB = Target(
     title="a web page",
     compute_types=("int8", "float32"),
     search=SearchConfig(beam=1),
-    check=onnx.ONNX.check,
+    check=check,
     write=write,
+    check_subwords=onnx.ONNX.check_subwords,
     open=onnx.ONNX.open,
     usage=usage,
 )

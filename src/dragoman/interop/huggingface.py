@@ -18,7 +18,7 @@ from dragoman.data.spm import Kind, read_spm
 from dragoman.errors import DragomanError
 from dragoman.files import MAX_RECORD_SIZE
 from dragoman.interop.checker import Checker, Settings
-from dragoman.interop.names import hugging_face_names
+from dragoman.interop.names import POSITION_TABLES, hugging_face_names
 from dragoman.interop.pickled import convert_pickles
 from dragoman.interop.sources import (
     MAX_LIST,
@@ -174,7 +174,6 @@ def read_hugging_face(folder: Path, checker: Checker, marian_positions: bool, sc
 
 FORMS = {"marian": "MarianMT of Hugging Face", "m2m_100": "M2M100 of Hugging Face"}
 POSITION_ERROR = 2e-3  # 16 bits are as coarse as that
-POSITION_TABLES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
 
 def is_small100(folder: Path) -> bool:

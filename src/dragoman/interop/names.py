@@ -18,6 +18,7 @@ HUGGING_FACE = {
     "around_cross_attention.norm": "encoder_attn_layer_norm",
     "around_feed_forward.norm": "final_layer_norm",
 }
+POSITION_TABLES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")  # if they are stored
 MARIAN = {
     f"{ours}.{part}": f"{theirs}_{{}}{part[0]}"  # {}: the kind of weight
     for ours, theirs in (("attention", "self"), ("cross_attention", "context"))

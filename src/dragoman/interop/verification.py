@@ -24,12 +24,14 @@ TOLERANCE = 1e-3  # nats: less than this is rounding
 LONGEST, DEALT = 16, 64  # tokens of a made-up source: of one that is translated, of one that is scored
 
 GREEDY = SearchConfig(beam=1, extra_length=LONGEST, length_penalty=0)
-# With patience, both sides stop after as many finished hypotheses: CTranslate2 knows no other end of a search.
-BEAM_4 = SearchConfig(beam=4, extra_length=LONGEST, length_penalty=0, patience=1.5)
+BEAM_4 = SearchConfig(beam=4, extra_length=LONGEST, length_penalty=0)
 
 
 class Copy(Engine, Protocol):
     """An engine with a model in another format, which also tells what it finds probable."""
+
+    patience: float | None
+    "after how many finished hypotheses its beam search stops, as in `SearchConfig`; None: when none can become better"
 
     def log_p(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
         """Return the log-probability of each token of each target, and of EOS after it, in nats; ids without either."""
@@ -92,7 +94,8 @@ def verify(
     itself had to choose between continuations that are no further apart.
     """
     sources, native = [list(ids) for ids in sources if ids], TorchEngine(model)
-    found = {config.beam: native.search(sources, config) for config in (GREEDY, BEAM_4)}
+    beam_4 = replace(BEAM_4, patience=copy.patience)
+    found = {config.beam: native.search(sources, config) for config in (GREEDY, beam_4)}
     forced_sources = [*sources, *pairs[0]]
     room = model.config.max_positions and model.config.max_positions - 1  # the end behind them needs a place, too
     targets = [*(hypothesis.tokens[:room] for (hypothesis,) in found[1]), *pairs[1]]
@@ -104,7 +107,7 @@ def verify(
             raise Mismatch(f"its log-probabilities differ by {apart:.2g} nats (for the source ids {source})")
         gap = max(gap, apart)
     others: dict[str, int] = {}
-    for config, name in ((GREEDY, "greedy search"), (BEAM_4, "search with 4 beams")):
+    for config, name in ((GREEDY, "greedy search"), (beam_4, "search with 4 beams")):
         others[name] = 0
         for source, (one, *_), (other, *_) in zip(
             sources, found[config.beam], copy.search(sources, config), strict=True

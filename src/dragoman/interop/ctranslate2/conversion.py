@@ -39,13 +39,18 @@ def import_ctranslate2() -> ModuleType:
 
 
 def convert(
-    model: Model, pieces: tuple[Sequence[str], Sequence[str]], folder: Path, compute_type: str = "float32"
+    model: Model,
+    pieces: tuple[Sequence[str], Sequence[str]],
+    folder: Path,
+    compute_type: str = "float32",
+    unknown: int = PAD,
 ) -> None:
     """Write `model` into `folder` as CTranslate2 reads it.
 
     pieces: the subwords of the source and of the target, by id; compute_type: how weights are stored, such as float32
-    or int8. CTranslate2 adds no EOS to a source, so a program that uses the folder without this engine has to. Raise
-    DragomanError naming the settings of the model that CTranslate2 does not know.
+    or int8; unknown: the id of the target's word for what is none of them. CTranslate2 adds no EOS to a source, so a
+    program that uses the folder without this engine has to. Raise DragomanError naming the settings of the model that
+    CTranslate2 does not know.
     """
     check_model(model.config)
     assert isinstance(model, Transformer)  # it refuses all others
@@ -54,7 +59,7 @@ def convert(
     source_pieces, target_pieces = pieces
     spec.register_source_vocabulary(list(source_pieces))
     spec.register_target_vocabulary(list(target_pieces))
-    special = (target_pieces[id] for id in (PAD, BOS, EOS))
+    special = (target_pieces[id] for id in (unknown, BOS, EOS))
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = special
     spec.config.decoder_start_token = target_pieces[BOS]
     spec.config.layer_norm_epsilon = model.config.norm_epsilon

@@ -47,6 +47,7 @@ class CTranslate2Engine:
     """
 
     forces_terms = False
+    patience: float | None = PATIENCE
 
     def __init__(
         self,
@@ -64,10 +65,7 @@ class CTranslate2Engine:
         self.translator = import_ctranslate2().Translator(
             str(folder), device="cpu", compute_type=compute_type, inter_threads=replicas, intra_threads=threads
         )
-        sides = (SHARED, SHARED) if (folder / SHARED).exists() else SIDES
-        self.source_pieces, self.pieces = (
-            list[str](json.loads((folder / name).read_text(encoding="utf-8"))) for name in sides
-        )
+        self.source_pieces, self.pieces = read_vocabularies(folder)
         self.ids = {piece: id for id, piece in enumerate(self.pieces)}
         self.max_positions: int | None = json.loads((folder / "config.json").read_text(encoding="utf-8"))["longest"]
 
@@ -211,6 +209,13 @@ class CTranslate2Engine:
         """Return the hypothesis that pieces spell, without EOS; finished if they end with EOS, or if there are none."""
         ids = [self.ids[piece] for piece in pieces]
         return Hypothesis([id for id in ids if id != EOS], score, ids[-1:] in ([], [EOS]))
+
+
+def read_vocabularies(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the subwords of the source and of the target, by id, in a copy that `convert` wrote."""
+    sides = (SHARED, SHARED) if (folder / SHARED).exists() else SIDES
+    source, target = (list[str](json.loads((folder / name).read_text(encoding="utf-8"))) for name in sides)
+    return source, target
 
 
 def group_alike(constraints: Sequence[Constraints]) -> list[list[int]]:

@@ -77,6 +77,8 @@ class OnnxModel:
 class OnnxEngine(TorchEngine):
     """The engine that searches with an exported model: our own search, with onnxruntime in place of PyTorch."""
 
+    patience: float | None = None
+
     def __init__(self, model: OnnxModel, max_positions: int | None):
         """max_positions: the most tokens of a source or of an output; None: any number."""
         self.model, self.max_positions = model, max_positions

@@ -1,0 +1,161 @@
+"""Exports to Hugging Face: real `transformers` translates with the folder as the model does."""
+
+import runpy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import TINY_RECURRENT, save_random, tiny_transformer
+from foreign import m2m100_folder, marian_folder, npz_folder
+
+from dragoman import Tokenizer, Translator, export_model
+from dragoman.config import AttentionConfig, SearchConfig, TransformerConfig
+from dragoman.errors import DragomanError
+from dragoman.export import tokenizer as own_subwords
+from dragoman.interop.importing import import_model
+from dragoman.interop.transformers import conversion
+from dragoman.model.positions import sinusoids
+
+pytest.importorskip("transformers", reason="exports to Hugging Face need the extra `huggingface`")
+
+POST: dict[str, TransformerConfig] = {
+    "preset base": tiny_transformer(encoder_layers=2, decoder_layers=2),
+    "halves, biases": tiny_transformer(
+        positions="sinusoidal-halves", output_bias=True, attention=AttentionConfig(2, bias=True)
+    ),
+    "own output": tiny_transformer(share="embeddings"),
+    "target and output": tiny_transformer(share="output"),
+    "nothing shared": tiny_transformer(share="none", scale_embedding=False),
+    "m2m100": tiny_transformer(positions="sinusoidal-halves", first_position=2, norm_first=True),
+    "m2m100, nothing shared": tiny_transformer(
+        positions="sinusoidal-halves", first_position=2, norm_first=True, share="none"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", POST)
+def test_our_own_models_leave(name: str, tokenizer: Tokenizer, tmp_path: Path):
+    folder = save_random(POST[name], tokenizer, tmp_path / "model")
+    report = export_model(folder, "huggingface", tmp_path / "out")
+    assert report.agreement.gap < (1e-4 if name.startswith("m2m100") else 1e-5)
+    assert report.agreement.others == {"greedy search": 0, "search with 4 beams": 0}
+
+
+IMPORTED: dict[str, Any] = {
+    "shared": (marian_folder, {"tags": [">>deu<<", ">>spa<<"]}),
+    "separate": (marian_folder, {"separate": True}),
+    "own head": (marian_folder, {"head": "own", "end": 17}),
+    "m2m100": (m2m100_folder, {}),
+    "nllb": (m2m100_folder, {"nllb": True}),
+    "marian": (npz_folder, {"spm": False}),
+}
+TO = ("ctranslate2", "onnx", "huggingface")
+
+
+@pytest.mark.parametrize("to", TO)
+@pytest.mark.parametrize("name", IMPORTED)
+def test_imported_models_leave(name: str, to: str, tmp_path: Path):
+    make, settings = IMPORTED[name]
+    make(tmp_path / "their", **settings)
+    model = import_model(tmp_path / "their", tmp_path / "model")
+    report = export_model(model, to, tmp_path / "out")
+    assert report.agreement.gap < 1e-4
+    assert sum(report.agreement.others.values()) <= 2
+
+
+# Controls: each of these is seen, and nothing is there.
+
+
+def other_sinusoid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversion, "sinusoids_in_halves", sinusoids)
+
+
+def lost_bias(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = conversion.weights
+    monkeypatch.setattr(
+        conversion, "weights", lambda *given: {n: w * (n != "final_logits_bias") for n, w in right(*given).items()}
+    )
+
+
+def unsorted_norm(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = conversion.in_order
+
+    def in_order(ours: str, value: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+        return value if ours == "encoder.0.around_attention.norm.weight" else right(ours, value, columns)
+
+    monkeypatch.setattr(conversion, "in_order", in_order)
+
+
+def swapped_tag(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = own_subwords.write_tokenizer
+
+    def write(tokenizer: Tokenizer, file: Path, order: Sequence[int]) -> None:
+        right(tokenizer, file, order)
+        text = file.read_text("utf-8")
+        for old, new in (("<tag:de>", "<tag:xx>"), ("<tag:ko>", "<tag:de>"), ("<tag:xx>", "<tag:ko>")):
+            text = text.replace(old, new)
+        file.write_text(text, encoding="utf-8")
+
+    monkeypatch.setattr(own_subwords, "write_tokenizer", write)
+
+
+SORTED, HALVES = (tiny_transformer(positions=name, output_bias=True) for name in ("sinusoidal", "sinusoidal-halves"))
+
+
+@pytest.mark.parametrize(
+    ("fault", "config", "says"),
+    [
+        (other_sinusoid, HALVES, "log-probabilities differ"),
+        (lost_bias, SORTED, "log-probabilities differ"),
+        (unsorted_norm, SORTED, "log-probabilities differ"),
+        (swapped_tag, SORTED, "other subwords|the same ids|another id"),
+    ],
+)
+def test_a_faulty_export_is_not_there(
+    fault: Callable, config: TransformerConfig, says: str, pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    tokenizer = Tokenizer.train((text for pair in pairs for text in pair), vocabulary=400, tags=["de", "ko"])
+    folder = save_random(config, tokenizer, tmp_path / "model")
+    export_model(folder, "huggingface", tmp_path / "right")
+    fault(monkeypatch)
+    with pytest.raises(DragomanError, match=says):
+        export_model(folder, "huggingface", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_neither_form_has_is_refused_with_all_reasons(tokenizer: Tokenizer, tmp_path: Path):
+    config = tiny_transformer(positions="rotary", attention=AttentionConfig(2, d_k=4, score="unscaled"))
+    folder = save_random(config, tokenizer, tmp_path / "rotary")
+    with pytest.raises(
+        DragomanError, match=r"'rotary' and attention\.score = 'unscaled' and heads of the sizes"
+    ) as error:
+        export_model(folder, "huggingface", tmp_path / "out")
+    assert "export it to ONNX, or train or distill with --model.positions sinusoidal" in str(error.value)
+    folder = save_random(TINY_RECURRENT, tokenizer, tmp_path / "recurrent")
+    with pytest.raises(DragomanError, match="recurrent layers: train or distill with --preset base"):
+        export_model(folder, "huggingface", tmp_path / "out")
+    biased = tiny_transformer(positions="sinusoidal-halves", first_position=2, norm_first=True, output_bias=True)
+    folder = save_random(biased, tokenizer, tmp_path / "biased")
+    with pytest.raises(DragomanError, match="a bias in its output: export it to ONNX"):
+        export_model(folder, "huggingface", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_program_in_the_readme_translates_with_the_folder_alone(tokenizer: Tokenizer, pairs, tmp_path: Path):
+    folder = save_random(POST["preset base"], tokenizer, tmp_path / "model")
+    export_model(folder, "huggingface", tmp_path / "out")
+    code = (tmp_path / "out" / "README.md").read_text("utf-8").split("```python\n")[1].split("```")[0]
+    assert "dragoman" not in code
+    (tmp_path / "out" / "translate.py").write_text(code, encoding="utf-8")
+    names = runpy.run_path(str(tmp_path / "out" / "translate.py"))
+    names["model"].generation_config.forced_eos_token_id = None
+    names["model"].generation_config.max_length = 12
+    texts = [source for source, _ in pairs[:4]]
+    translator = Translator.load(folder)
+    for text, said in zip(texts, names["translate"](texts, beams=1), strict=True):
+        ids = translator.tokenizers.source.encode(text)
+        search = SearchConfig(beam=1, extra_length=100)
+        ((found,),) = translator.engine.search([ids], search)
+        assert said.split("\ufffd")[0] == translator.tokenizers.target.decode(found.tokens[:11]).split("\ufffd")[0]
