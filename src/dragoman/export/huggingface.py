@@ -47,7 +47,8 @@ def translate(texts, beams=4):
     return target.batch_decode(found, skip_special_tokens=True)
 
 
-print(*translate(sys.argv[1:]), sep="\\n")
+if __name__ == "__main__":
+    print(*translate(sys.argv[1:]), sep="\\n")
 ```
 {known}"""
 
