@@ -223,8 +223,8 @@ def test_distill(form: Form, tmp_path: Path, dragoman: Any):
 
 
 @pytest.mark.slow
-def test_a_minute_of_fine_tuning_raises_bleu_and_words_are_found(tmp_path: Path, dragoman: Any):
-    """A model of 30,000 weights that Marian trained on Bible verses learns those of the demo's sentences with "train"."""
+def test_a_minute_of_fine_tuning_raises_bleu(tmp_path: Path, dragoman: Any):
+    """A model of 30,000 weights, trained by Marian on Bible verses, learns the demo's sentences with "train"."""
     book = phrasebook("en", "es", per_template=60, seed=1)
     files = {}
     for name, pairs in (("train", book.train), ("dev", book.dev), ("test", book.test)):
