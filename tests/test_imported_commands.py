@@ -224,16 +224,18 @@ def test_distill(form: Form, tmp_path: Path, dragoman: Any):
 
 
 @pytest.mark.slow
-def test_a_minute_of_fine_tuning_raises_bleu_and_words_are_found(tmp_path: Path, dragoman: Any):
-    """A model that Marian trained on Bible verses learns the demo's sentences."""
-    book = phrasebook("en", "es", per_template=30, seed=1)
+def test_a_minute_of_fine_tuning_raises_bleu(tmp_path: Path, dragoman: Any):
+    """A model of 30,000 weights, trained by Marian on Bible verses, learns the demo's sentences with "train"."""
+    book = phrasebook("en", "es", per_template=60, seed=1)
     files = {}
-    for name, pairs in (("train", book.train), ("dev", book.dev[:100]), ("test", book.test[:200])):
-        files[name] = write_tsv(tmp_path / f"{name}.tsv", list(pairs))
+    for name, pairs in (("train", book.train), ("dev", book.dev), ("test", book.test)):
+        files[name] = write_tsv(tmp_path / f"{name}.tsv", [pair for pair in pairs if "train" in pair[0]])
     before = import_model(MARIAN, tmp_path / "before")
     command = ["train", "--train", files["train"], "--dev", files["dev"], "--init-from", before, "--out", "after"]
-    settings = "--training.minutes 1 --training.schedule inverse-sqrt --training.learning-rate 0.001 --quiet"
-    ran = dragoman(*command, *settings.split(), "--training.warmup", 100, "--training.validate-every", 200)
+    settings = (
+        "--training.minutes 1 --training.schedule inverse-sqrt --training.learning-rate 0.01 --training.ema 0 --quiet"
+    )
+    ran = dragoman(*command, *settings.split(), "--training.warmup", 100, "--training.validate-every", 5000)
     assert ran.code == 0, ran.err
 
     def bleu(model: Path) -> float:

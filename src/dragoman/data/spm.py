@@ -148,6 +148,8 @@ def parse_spm(data: bytes) -> SentencePieceModel:
     """Return the SentencePiece model that the bytes of a file describe. Raise ValueError where it is not sound."""
     if len(data) > MAX_SIZE:
         raise ValueError(f"it has more than {MAX_SIZE:,} bytes")
+    if sum(number == 1 for number, _ in read_fields(data, MAX_PIECES + MAX_FIELDS)) > MAX_PIECES:
+        raise ValueError(f"it has more than {MAX_PIECES:,} pieces")  # counted first: reading them all takes a second
     pieces: list[Piece] = []
     specs: dict[int, dict[int, Any]] = {2: {}, 3: {}, 5: {}}  # of training, normalisation and its reverse
     texts: set[str] = set()
@@ -157,8 +159,6 @@ def parse_spm(data: bytes) -> SentencePieceModel:
             texts.add(pieces[-1].text)
             if len(texts) != len(pieces):
                 raise ValueError(f"piece {len(pieces) - 1} is there twice")
-            if len(pieces) > MAX_PIECES:
-                raise ValueError(f"it has more than {MAX_PIECES:,} pieces")
         elif number in specs:
             specs[number] |= dict(read_fields(as_bytes(value), MAX_FIELDS))  # several are one, as for the library
     trainer, normaliser, denormaliser = specs.values()
