@@ -234,6 +234,19 @@ def test_the_models_of_these_tests_are_exported_where_nothing_is_wrong(tagged: P
 # Weights of fewer bits
 
 
+@pytest.mark.parametrize(("to", "program"), [("ctranslate2", "CTranslate2"), ("onnx", "onnxruntime")])
+def test_an_export_is_verified_and_is_no_model_folder(to: str, program: str, exported, dragoman, tmp_path: Path):
+    out = shutil.copytree(exported(to)[0], tmp_path / "out")
+    assert dragoman("verify", out).out.startswith("ok")
+    ran = dragoman("translate", "-m", out, "A dog.")
+    assert f"exported for {program}, not a model folder" in ran.err
+    largest = max(out.iterdir(), key=lambda file: file.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[:-1] + b"?")
+    ran = dragoman("verify", out)  # the control
+    assert ran.code == 1
+    assert f"damaged   {largest}" in ran.out
+
+
 def test_float16_is_compared_with_the_model_rounded_to_it(trained: Path, tagged: Path, exported, tmp_path: Path):
     """As CTranslate2 rounds it: the weights and the table of `trained`, of `tagged` the weights, but no angle."""
     report = export_model(tagged, "ctranslate2", tmp_path / "rotary", compute_type="float16")

@@ -211,6 +211,22 @@ def test_a_text_without_words_stays_as_it_is(translator: Translator, text: str):
     )  # the control: the model makes something up
 
 
+@pytest.mark.parametrize("text", ["The dog.", "The dog sees 2 red cats.", "The cat likes 3 dogs."])
+def test_a_space_behind_a_prefix_ends_its_last_word(translator: Translator, text: str):
+    whole = translator.translate(text).text
+    words = whole.split(" ")
+    for count in range(1, len(words) + 1):
+        prefix = " ".join(words[:count])
+        found = translator.translate(text, prefixes=f"{prefix} ").text
+        assert found == prefix or found.startswith(f"{prefix} ")
+        assert "  " not in found
+        assert translator.translate(text, prefixes=f"{prefix}   ").text == found
+    cut = words[0][:1]
+    assert translator.translate(text, prefixes=f"{cut} ").text.startswith((f"{cut} ", cut + "\n"))
+    assert translator.translate(text, prefixes="\t ").text == whole
+    assert translator.translate("42", prefixes="개: ").text == "개: 42"
+
+
 def test_a_model_of_numbers_translates_numbers(translator: Translator):
     model, tokenizer = translator.model, translator.tokenizers.source
     numbers = Translator(model, tokenizer, SHORT, NO_SAFEGUARDS, extent=SourceExtent(1, 512, wordless=True))

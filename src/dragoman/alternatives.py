@@ -18,6 +18,7 @@ from torch import Tensor
 
 from dragoman.alignment.words import Word, character_spans, words
 from dragoman.data.batches import Ids
+from dragoman.data.tokenizer import EOS
 from dragoman.data.tokenizers import SideTokenizer
 from dragoman.decoding.forced import forced_batches, max_positions
 from dragoman.errors import UsageError
@@ -86,6 +87,20 @@ def likely_starts(
     starts = [Start(start.tokens[len(target_tag) :], start.log_p) for start in starts]
     starts.sort(key=lambda start: -start.log_p)
     return [start for start in starts[:count] if exp(start.log_p - starts[0].log_p) >= LEAST]
+
+
+def next_word_start(
+    model: Model, tokenizer: SideTokenizer, source: Ids, before: Ids, target_tag: Sequence[int] = ()
+) -> Ids:
+    """Return the likeliest token that begins a word behind the tokens `before`; none where EOS is the likeliest token.
+
+    None, too, where there is no room for one. source: ids without EOS; model: in eval mode; target_tag: as above.
+    """
+    given = [*target_tag, *before]
+    if len(given) >= max_positions(model):
+        return []
+    (log_p,) = next_log_p(model, source, [given], [len(given)])
+    return [] if int(log_p[0].argmax()) == EOS else likely_pieces(tokenizer, log_p[0], " ", 1)
 
 
 @torch.inference_mode()

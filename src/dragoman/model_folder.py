@@ -3,11 +3,12 @@
 Nothing in them is code, and nothing in them is trusted: they come from strangers.
 """
 
+import contextlib
 import errno
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +63,37 @@ def read_manifest(folder: Path, required: Sequence[str] = FILES) -> dict[str, tu
     """Return the size in bytes and the SHA-256 of each file of a model folder, by name, but not of the card.
 
     Raise DragomanError where there is no manifest, it is damaged or does not list the files `required` and those of
-    tokenizers, and where a file is a link that leads out of the folder.
+    tokenizers, where the model was exported for another program, and where a file is a link that leads out of the
+    folder.
+    """
+    manifest = read_checksums(folder)
+    if program := exported_for(folder, manifest):
+        raise DragomanError(f"{folder}: a model that was exported for {program}, not a model folder of dragoman")
+    if nested := next((name for name in manifest if "/" in name), None):
+        raise DragomanError(f"{folder / MANIFEST}: damaged: {nested!r} is not a file name")
+    for name in (*required, *(SIDES if SIDES[0] in manifest else (JOINT,))):
+        if name not in manifest:
+            raise DragomanError(f"{folder / MANIFEST}: damaged: it does not list {name}")
+    return manifest
+
+
+def exported_for(folder: Path, names: Iterable[str]) -> str | None:
+    """Return the program that a folder with files of these names was exported for; None for a model folder."""
+    if "model.bin" in names:
+        return "CTranslate2"
+    if any(name.endswith(".onnx") for name in names):
+        return "onnxruntime"
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        if "model_type" in read_json(folder / "config.json"):
+            return "transformers"
+    return None
+
+
+def read_checksums(folder: Path) -> dict[str, tuple[int, str]]:
+    """Return the size in bytes and the SHA-256 of each file that a folder's manifest lists, but not of the card.
+
+    Raise DragomanError where there is no manifest or it is damaged, and where a file is a link that leads out of the
+    folder.
     """
     if not folder.is_dir():
         kind = "a file; name the model folder that it is in" if folder.is_file() else "no such model folder"
@@ -78,11 +109,10 @@ def read_manifest(folder: Path, required: Sequence[str] = FILES) -> dict[str, tu
             raise ValueError
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         raise DragomanError(f"{folder / MANIFEST}: damaged") from None
-    for name in (*required, *(SIDES if SIDES[0] in manifest else (JOINT,))):
-        if name not in manifest:
-            raise DragomanError(f"{folder / MANIFEST}: damaged: it does not list {name}")
     for name in manifest:
-        if Path(name).name != name or len(name) > MAX_NAME_LENGTH:
+        parts = name.split("/")  # an export has files in folders
+        unsafe = any(part in ("", ".", "..") or Path(part).name != part for part in parts)
+        if unsafe or len(name) > MAX_NAME_LENGTH:
             raise DragomanError(f"{folder / MANIFEST}: damaged: {name[:MAX_NAME_LENGTH]!r} is not a file name")
     manifest.pop(CARD, None)
     return manifest

@@ -12,7 +12,7 @@ from dragoman.data.tokenizers import JOINT, SIDES, load_tokenizer
 from dragoman.errors import DragomanError, plural
 from dragoman.files import CARD, MANIFEST, fingerprint, read_json
 from dragoman.formats import NewerFormatError
-from dragoman.model_folder import FILES, find_damage, read_manifest, read_parts
+from dragoman.model_folder import FILES, exported_for, find_damage, read_checksums, read_manifest, read_parts
 from dragoman.training.checkpoint import NAME, STATE, read_progress
 
 
@@ -69,11 +69,15 @@ def verify_model(folder: Path) -> Iterator[Finding]:
     format, is a single finding.
     """
     try:
-        manifest = read_manifest(folder)
+        manifest = read_checksums(folder)
+        exported = exported_for(folder, manifest)
+        if not exported:
+            manifest = read_manifest(folder)
         if damaged := list(find_damage(folder, manifest)):
             yield from (Finding("damaged", file, "", expected, found) for file, expected, found in damaged)
         else:
-            read_parts(folder)
+            if not exported:
+                read_parts(folder)
             if STATE in manifest:
                 read_progress(folder)
             size = sum(size for size, _ in manifest.values())
@@ -82,7 +86,7 @@ def verify_model(folder: Path) -> Iterator[Finding]:
         yield failed(error, folder)
         return
     for file in sorted(folder.iterdir()):
-        if file.name not in {*manifest, MANIFEST, CARD}:
+        if file.name not in {*(name.split("/")[0] for name in manifest), MANIFEST, CARD}:
             yield Finding("unlisted", file, "not in the manifest; nothing reads it")
 
 

@@ -15,7 +15,7 @@ from typing import Never, overload
 import torch
 
 from dragoman.alignment.heads import AlignmentHead, default_head
-from dragoman.alternatives import find_words, likely_starts
+from dragoman.alternatives import find_words, likely_starts, next_word_start
 from dragoman.config import ComputeType, Device, SearchConfig
 from dragoman.config.fields import Count, changed_fields, check_argument
 from dragoman.data.batches import Ids
@@ -383,16 +383,23 @@ class Translator:
         tag_ids = self.tokenizers.source.tag_ids(tag or self.tag)
         segments = self.segmenter.cut(text, ids, self.max_source_tokens - len(tag_ids))
         with_words = next((index for index, segment in enumerate(segments) if segment.has_words), 0)
-        return [
+        own = prefix.rstrip()
+        found = [
             replace(
                 segment,
                 tag_ids=tag_ids,
-                prefix=prefix if index == with_words else "",
-                prefix_ids=self.tokenizers.target.encode(prefix) if prefix and index == with_words else [],
+                prefix=own if index == with_words else "",
+                prefix_ids=self.tokenizers.target.encode(own) if own and index == with_words else [],
                 terms=self._find_terms(segment),
             )
             for index, segment in enumerate(segments)
         ]
+        if found and own != prefix and found[with_words].prefix_ids:  # the next token begins a word, and brings a space
+            place = found[with_words]
+            parts = self._source_ids(place), place.prefix_ids, self.target_tag_ids
+            begun = place.prefix_ids + next_word_start(self.model, self.tokenizers.target, *parts)
+            found[with_words] = replace(place, prefix_ids=begun)
+        return found
 
     def _find_terms(self, segment: Segment) -> tuple[TermMatch, ...]:
         """Return what the glossary demands of a segment; where it has unknown words, without positions in the source.
