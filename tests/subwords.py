@@ -3,6 +3,7 @@
 import io
 import itertools
 import random
+from collections.abc import Iterable
 from functools import cache
 
 import sentencepiece
@@ -50,6 +51,11 @@ def trained_spm(
 ) -> bytes:
     """Return the file of a SentencePiece model of toy sentences in English and Korean and of a few other characters."""
     lines = [*itertools.chain.from_iterable(toy_pairs(300)), "é ñ ß ¿ ¡ 日本 ▁ >>de<< . , ! - 0123456789"]
+    return train_spm(lines, algorithm, normalisation, vocabulary, **more)
+
+
+def train_spm(lines: Iterable[str], algorithm: str, normalisation: str, vocabulary: int, **more: object) -> bytes:
+    """Return the file of a SentencePiece model of these lines."""
     file = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines),

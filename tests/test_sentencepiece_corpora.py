@@ -4,7 +4,6 @@ The slow test reads 10,000 lines of each language from en-de.train.tsv, en-ko.tr
 folder that the environment variable DRAGOMAN_CORPORA names; the fast one takes the sentences of the demo.
 """
 
-import io
 import json
 import os
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 import sentencepiece
 from imported import renumbered
-from subwords import nasty_lines
+from subwords import nasty_lines, train_spm
 from transformers import M2M100Tokenizer, MarianTokenizer
 
 from dragoman.data.sentencepiece import SentencePieceTokenizer
@@ -34,20 +33,8 @@ ENTRIES = ("<s>", "</s>", "<unk>", "<pad>", ">>", "__")
 
 def trained(lines: Sequence[str], kind: tuple[str, str, bool], size: int) -> SentencePieceModel:
     algorithm, rule, fallback = kind
-    written = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_writer=written,
-        model_type=algorithm,
-        normalization_rule_name=rule,
-        byte_fallback=fallback,
-        vocab_size=size,
-        hard_vocab_limit=False,
-        character_coverage=0.9995,
-        num_threads=1,
-        minloglevel=2,
-    )
-    return parse_spm(written.getvalue())
+    more = {"byte_fallback": fallback, "character_coverage": 0.9995, "num_threads": 1}
+    return parse_spm(train_spm(lines, algorithm, rule, size, **more))
 
 
 def check(lines: Sequence[str], kind: tuple[str, str, bool], size: int, folder: Path) -> None:

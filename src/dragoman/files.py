@@ -13,14 +13,16 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO, TypeVar
 from uuid import uuid4
 
 from safetensors import SafetensorError
 
 from dragoman.errors import DragomanError, UsageError
+
+Record = TypeVar("Record")
 
 MANIFEST = "manifest.json"
 CARD = "card.md"  # text for people, who may edit it: no manifest vouches for it
@@ -282,6 +284,20 @@ def read_listed(file: Path) -> str | None:
             return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise DragomanError(f"{file}: not UTF-8") from None
+
+
+def read_record(file: Path, what: str, make: Callable[[Any], Record]) -> Record | None:
+    """Return what `make` makes of the JSON in a listed file; None where there is no such file (see `read_listed`).
+
+    Raise DragomanError, "not" and `what` it is, where it is no JSON or `make` raises ValueError, TypeError or
+    AttributeError.
+    """
+    if (text := read_listed(file)) is None:
+        return None
+    try:
+        return make(json.loads(text))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise DragomanError(f"{file}: not {what}") from None
 
 
 def refuse_links_out(folder: Path) -> None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from dragoman.alignment.ibm1 import mutual_links
 from dragoman.data.batches import Ids
 from dragoman.decoding.forced import forced_batches
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import read_listed
+from dragoman.files import read_record
 from dragoman.model import Model
 from dragoman.model.capture import AttentionCapture, attention_layers
 
@@ -58,19 +58,17 @@ class AlignmentHead:
 
         Raise DragomanError where the file is not such a record.
         """
-        file = folder / cls.RECORD
-        if (text := read_listed(file)) is None:
-            return None
-        try:
-            record = cls(**json.loads(text))
+
+        def make(fields: Any) -> AlignmentHead:
+            record = cls(**fields)
             numbers = [record.layer, 1 if record.head is None else record.head, record.links + 1]
             if any(type(number) is not int or number < 1 for number in numbers):
                 raise ValueError
             if record.agreement is not None and not 0 <= record.agreement <= 1:
                 raise ValueError
             return record
-        except (ValueError, TypeError, RecursionError):
-            raise DragomanError(f"{file}: not an alignment record") from None
+
+        return read_record(folder / cls.RECORD, "an alignment record", make)
 
 
 def alignment_weights(

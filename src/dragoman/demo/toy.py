@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from dragoman.config import AttentionConfig, FeedForwardConfig, TrainingConfig, TransformerConfig
-from dragoman.config.presets import Preset
+from dragoman.config import FeedForwardConfig, TrainingConfig
+from dragoman.config.presets import TINY, Preset
 from dragoman.data.tokenizer import RESERVED
 from dragoman.demo.run import command, learn, slow_machine, write_corpus
 from dragoman.demo.tasks import TASKS, draw_pairs
@@ -21,16 +21,7 @@ from dragoman.translation.translator import Translator
 
 SEED = 1
 TOY = Preset(
-    TransformerConfig(
-        d_model=64,
-        encoder_layers=2,
-        decoder_layers=2,
-        attention=AttentionConfig(heads=4),
-        feed_forward=FeedForwardConfig(d_ff=256),
-        dropout=0.0,
-        positions="rotary-across",
-        norm_first=True,
-    ),
+    replace(TINY.model, d_model=64, feed_forward=FeedForwardConfig(d_ff=256), dropout=0.0),
     TrainingConfig(
         batch_tokens=1024,
         learning_rate=0.4,

@@ -3,10 +3,9 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from dragoman.errors import DragomanError
-from dragoman.files import read_listed
+from dragoman.files import read_record
 
 MAX_TEXT = 1000  # characters
 
@@ -30,13 +29,11 @@ class Origin:
 
         Raise DragomanError where the file is not such a record.
         """
-        file = folder / cls.RECORD
-        if (text := read_listed(file)) is None:
-            return None
-        try:
-            found = cls(**json.loads(text))
+
+        def make(fields: Any) -> Origin:
+            found = cls(**fields)
             if not all(isinstance(value, str) and len(value) <= MAX_TEXT for value in (found.origin, found.licence)):
                 raise ValueError
             return found
-        except (ValueError, TypeError, RecursionError):
-            raise DragomanError(f"{file}: not a record of an origin and a licence") from None
+
+        return read_record(folder / cls.RECORD, "a record of an origin and a licence", make)

@@ -3,10 +3,9 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from dragoman.errors import DragomanError
-from dragoman.files import read_listed
+from dragoman.files import read_record
 
 
 @dataclass(frozen=True)
@@ -28,16 +27,14 @@ class DefaultTags:
 
         Raise DragomanError where the file is not such a record.
         """
-        file = folder / cls.RECORD
-        if (text := read_listed(file)) is None:
-            return cls()
-        try:
-            tags = cls(**json.loads(text))
+
+        def make(fields: Any) -> DefaultTags:
+            tags = cls(**fields)
             if not isinstance(tags.source, str) or not isinstance(tags.target, str):
                 raise ValueError
             return tags
-        except (ValueError, TypeError, RecursionError):
-            raise DragomanError(f"{file}: not a record of two tags") from None
+
+        return read_record(folder / cls.RECORD, "a record of two tags", make) or cls()
 
 
 @dataclass(frozen=True)
@@ -63,13 +60,11 @@ class LanguageTags:
 
         Raise DragomanError where the file is not such a record.
         """
-        file = folder / cls.RECORD
-        if (text := read_listed(file)) is None:
-            return None
-        try:
-            record = cls(**json.loads(text))
+
+        def make(fields: Any) -> LanguageTags:
+            record = cls(**fields)
             if record.of not in ("text", "target") or not all(isinstance(tag, str) for tag in record.tags):
                 raise ValueError
             return cls(tuple(record.tags), record.of)
-        except (ValueError, TypeError, RecursionError):
-            raise DragomanError(f"{file}: not a record of the tags of languages") from None
+
+        return read_record(folder / cls.RECORD, "a record of the tags of languages", make)

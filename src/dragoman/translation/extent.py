@@ -6,10 +6,9 @@ A model that was trained on single sentences translates two of them badly, one t
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from dragoman.errors import DragomanError
-from dragoman.files import read_listed
+from dragoman.files import read_record
 from dragoman.text.scripts import read_scripts
 
 
@@ -35,11 +34,8 @@ class SourceExtent:
 
         Raise DragomanError where the file is not such a record.
         """
-        file = folder / cls.RECORD
-        if (text := read_listed(file)) is None:
-            return None
-        try:
-            record = json.loads(text)
+
+        def make(record: Any) -> SourceExtent:
             extent = cls(**{**record, "scripts": tuple(record.get("scripts", ()))})
             if any(type(number) is not int or number < 1 for number in (extent.sentences, extent.tokens)):
                 raise ValueError
@@ -48,8 +44,8 @@ class SourceExtent:
             ):
                 raise ValueError
             return extent
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            raise DragomanError(f"{file}: not a record of sentences and tokens") from None
+
+        return read_record(folder / cls.RECORD, "a record of sentences and tokens", make)
 
 
 def model_scripts(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
