@@ -31,7 +31,7 @@ class Options:
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     "folder for corpus, model and figures; default: runs/demo-en-ko, with --to de runs/demo-en-de, or runs/demo-reverse"
     minutes: float | None = None
-    "minutes of training; default: 2.25, for a task 1, to recall 2"
+    "minutes of training; default: 2.25; with --task 1, with --task recall 2"
     threads: int | None = None
     "CPU threads; default: one for each core that this process may use"
 
