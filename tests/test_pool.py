@@ -426,8 +426,8 @@ def test_a_single_text_does_not_wait_for_a_list(pools, batches: int):
 
 
 def test_texts_and_lists_go_with_their_like(pools):
-    """A batch that waits for none of unlike size, at most twice as many rows and twice as long ones."""
-    watched = Watched(Echo())
+    """A batch has rows of requests of its size alone: at most twice as many rows, at most twice as long."""
+    watched, clock = Watched(Echo()), Clock()
     requests: list[tuple[list[Ids], bool]] = [
         ([[9] * 3], False),
         ([[1] * 5, [2] * 5, [3] * 5], False),
@@ -436,17 +436,31 @@ def test_texts_and_lists_go_with_their_like(pools):
         ([[7] * 11], False),
         ([[8] * 12], False),
     ]
-    found = batches_of(pools(watched, batches=1), watched, requests)
+    found = batches_of(pools(watched, batches=1, clock=clock), watched, requests, clock)
     assert found == [
         [[9] * 3],
-        [[1] * 5, [2] * 5, [3] * 5, [5] * 5, [6] * 5],
-        [[4] * 5, [7] * 11],
+        [[4] * 5, [5] * 5, [6] * 5, [7] * 11],
         [[8] * 12],
+        [[1] * 5, [2] * 5, [3] * 5],
     ]
 
 
-def batches_of(pool: Pool, watched: Watched, requests: list[tuple[list[Ids], bool]]) -> list[list[Ids]]:
-    """The batches of requests that came, one after the other, while the first batch of the first one was searched."""
+@pytest.mark.parametrize(("words", "batches"), [(14, 1), (15, 2)])
+def test_texts_go_beside_each_other_when_one_is_eight_times_as_long(pools, words: int, batches: int):
+    together: list[int] = []
+    watched = Watched(Echo(), lambda _: together.append(len(pool.running)))
+    pool = pools(watched)
+    batches_of(pool, watched, [([[9]], False), ([[9] * words], False)])
+    assert max(together) == batches
+
+
+def batches_of(
+    pool: Pool, watched: Watched, requests: list[tuple[list[Ids], bool]], clock: Clock | None = None
+) -> list[list[Ids]]:
+    """The batches of requests that came, one after the other, while the first batch of the first one was searched.
+
+    On a clock, all come at the same time, and then a second goes by.
+    """
     searching, all_came, look = pool.view(Ticket(bulk=requests[0][1])).search, threading.Event(), watched.look
 
     def wait(sources: list[Ids]) -> None:
@@ -460,6 +474,8 @@ def batches_of(pool: Pool, watched: Watched, requests: list[tuple[list[Ids], boo
         for count, (sources, bulk) in enumerate(requests[1:], 2):
             asked.append(threads.submit(pool.view(Ticket(bulk=bulk)).search, sources, PLAIN))
             until(lambda count=count: len(pool.searches) == count)
+        if clock:
+            clock.tick(1)
         all_came.set()
         for future, (sources, _) in zip(asked, requests, strict=True):
             assert [tokens(own) for own in future.result()] == [[ids] for ids in sources]
@@ -467,16 +483,38 @@ def batches_of(pool: Pool, watched: Watched, requests: list[tuple[list[Ids], boo
 
 
 def test_requests_take_turns_and_rows_of_similar_length_go_together(pools):
-    watched = Watched(Echo())
-    pool = pools(watched, batches=1, tokens=12)
+    watched, clock = Watched(Echo()), Clock()
+    pool = pools(watched, batches=1, tokens=12, clock=clock)
     array: list[Ids] = [[1, 0, 0], [1] * 5, [1, 0, 1], [1, 2] * 2 + [1], [1, 0, 2], [1, 0, 3]]
-    found = batches_of(pool, watched, [(array, False), ([[1, 5]], False), ([[1, 6], [1] * 4], False)])
+    found = batches_of(pool, watched, [(array, False), ([[1, 5]], False), ([[1, 6], [1] * 4], False)], clock)
     assert found == [
         [[1, 0, 0], [1, 0, 1], [1, 0, 2]],  # three places of four tokens
-        [[1] * 5, [1, 2] * 2 + [1]],
         [[1, 5], [1, 6], [1, 0, 3]],  # the single text, with what is of its length
-        [[1] * 4],
+        [[1] * 4, [1] * 5],
+        [[1, 2] * 2 + [1]],
     ]
+
+
+@pytest.mark.parametrize(("came", "first"), [(7.0, "text"), (8.0, "list")])
+def test_a_text_goes_ahead_of_a_list_that_has_not_waited_four_times_as_long(pools, came: float, first: str):
+    """The list of four rows of a length comes at 0, the text at `came`, and the next turn is at 10."""
+    clock, all_came = Clock(), threading.Event()
+    watched = Watched(Echo(), lambda _: all_came.wait(20))
+    pool = pools(watched, batches=1, clock=clock)
+    rows = [[1, number] for number in range(4)]
+    with ThreadPoolExecutor(3) as threads:
+        asked = [threads.submit(ask, pool, [1] * 40)]
+        until(lambda: watched.batches)
+        asked.append(threads.submit(pool.view(Ticket()).search, rows, PLAIN))
+        until(lambda: len(pool.searches) == 2)
+        clock.tick(came)
+        asked.append(threads.submit(ask, pool, [1, 9]))
+        until(lambda: len(pool.searches) == 3)
+        clock.tick(10 - came)
+        all_came.set()
+        assert all(one.result() for one in asked)
+    batches = {"list": rows, "text": [[1, 9]]}
+    assert watched.batches[1:] == [batches.pop(first), *batches.values()]
 
 
 def test_texts_of_one_length_wait_to_go_together(pools):
@@ -496,12 +534,14 @@ def test_documents_wait_for_others_and_run_one_batch_at_a_time(pools):
         steps.append(sources)
 
     watched = Watched(Echo(), look)
-    pool = pools(watched, batches=2, tokens=6)
+    clock = Clock()
+    pool = pools(watched, batches=2, tokens=6, clock=clock)
     document: list[Ids] = [[3, number] for number in range(6)]
-    found = batches_of(pool, watched, [(document, True), ([[4, 8], [4, 9], [4, 10]], False), ([[4, 11]], False)])
-    assert found == [document[:2], [[4, 8], [4, 9]], [[4, 11], [4, 10]], document[2:4], document[4:]]
+    requests = [(document, True), ([[4, 8], [4, 9], [4, 10]], False), ([[4, 11]], False)]
+    found = batches_of(pool, watched, requests, clock)
+    assert found == [document[:2], [[4, 11], [4, 8]], [[4, 9], [4, 10]], document[2:4], document[4:]]
     assert max(running) == 1
-    assert steps == [document[:2]] + [[[4, 8], [4, 9]]] * 4 + [[[4, 11], [4, 10]]] * 4 + [document[:2]] * 2 + [
+    assert steps == [document[:2]] + [[[4, 11], [4, 8]]] * 4 + [[[4, 9], [4, 10]]] * 4 + [document[:2]] * 2 + [
         batch for batch in (document[2:4], document[4:]) for _ in range(3)
     ]
 
@@ -517,11 +557,11 @@ def test_a_document_that_a_request_waits_for_goes_on(pools):
 
     pool = pools(Watched(Echo(), look), tokens=10, clock=clock)
     with ThreadPoolExecutor(3) as threads:
-        document = threads.submit(pool.view(Ticket(bulk=True)).search, [[9] * 9, [8] * 8], PLAIN)
+        document = threads.submit(pool.view(Ticket(bulk=True)).search, [[9] * 30, [8] * 30], PLAIN)
         until(lambda: order)
-        same = threads.submit(ask, pool, [9] * 9)
+        same = threads.submit(ask, pool, [9] * 30)
         until(lambda: len(pool.searches) == 2)
-        other = threads.submit(ask, pool, [7] * 3)
+        other = threads.submit(ask, pool, [7] * 2)
         assert all(one.result() for one in (document, same, other))
     assert order[:4] == [9, 7, 9, 7]
     assert order[-8:] == [8] * 8

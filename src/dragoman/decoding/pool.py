@@ -46,12 +46,14 @@ class View:
 class Pool:
     """One engine for many requests.
 
-    Requests take turns, the oldest first. To the row whose turn it is come those with the same settings nearest in
-    length, as long as the sources have at most `tokens` tokens with padding. A batch begins at once if nothing runs,
-    otherwise when a request has waited `gather` seconds for others to join it.
+    It is the turn of the request that has waited longest for each token that it asks for (highest response ratio next,
+    Brinch Hansen 1971): a short text goes ahead of a long list, which waits, but not for ever. To the row whose turn it
+    is come those of requests of about the same size (see `Size.like`), with the same settings and nearest in length, as
+    long as the sources have at most `tokens` tokens with padding. A batch begins at once if nothing runs, otherwise
+    when a request has waited `gather` seconds for others to join it.
 
-    Requests of about one size (see `Size.like`) go together, which is faster: they wait for the end of a batch that is
-    like them. Others go beside each other, so that a single text does not wait for a long list: a thread steps up to
+    A request waits for the end of a batch that is not far from its size (see `Size.near`), because going together is
+    faster. Others go beside each other, so that a single text does not wait for a long list: a thread steps up to
     `batches` batches, which get equal shares of its time. Of bulk requests, one batch is searched at a time; it begins
     when nothing else is searched, and is stepped when there is no other batch.
 
@@ -78,7 +80,7 @@ class Pool:
         self.batches = batches if isinstance(engine, SteppedEngine) else 1
         self.lock = threading.Lock()  # guards all that follows
         self.changed = threading.Condition(self.lock)  # what threads without work wait for
-        self.searches: dict[Search, None] = {}  # in the order of their turns
+        self.searches: dict[Search, None] = {}  # in the order in which they came
         self.asked: dict[Row, Asked] = {}  # without a result
         self.running: list[Batch] = []
         self.cache = Cache(cache)
@@ -266,8 +268,10 @@ class Pool:
         eligible = [search for search in waiting if not search.ticket.bulk]
         if not eligible and not any(batch.bulk for batch in self.running):
             eligible = waiting
-        turn = next((search for search in eligible if self._has_room(own, search)), None)
-        if turn is None or (self.running and self.clock() - turn.since < self.gather):
+        now = self.clock()
+        possible = [search for search in eligible if self._has_room(own, search)]
+        turn = max(possible, key=lambda search: search.waited(now), default=None)
+        if turn is None or (self.running and now - turn.since < self.gather):
             return
         first, config, size = next(iter(turn.waiting)), next(iter(turn.waiting)).row.config, turn.size(self.tokens)
         alike = [search for search in eligible if search is turn or search.size(self.tokens).like(size)]
@@ -279,8 +283,6 @@ class Pool:
             asked.started = True
             for search in asked.searches:
                 del search.waiting[asked]
-        del self.searches[turn]
-        self.searches[turn] = None  # the last in line
         sources, constraints = [list(asked.row.ids) for asked in rows], [asked.row.constraints for asked in rows]
         dropped = Dropped(EOS)
         if isinstance(self.engine, SteppedEngine):
@@ -298,7 +300,7 @@ class Pool:
         others = [batch for batch in own if not batch.bulk]
         # Two batches of one request would take as long as one after the other, and leave no room for another request.
         return len(others) < self.batches and not any(
-            batch.search is search or search.size(self.tokens).like(batch.size) for batch in others
+            batch.search is search or search.size(self.tokens).near(batch.size) for batch in others
         )
 
     def _remove(self, batch: Batch, own: list[Batch]) -> None:

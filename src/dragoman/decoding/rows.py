@@ -106,6 +106,11 @@ class Size(NamedTuple):
         """Return whether neither has more than twice as many rows as the other, or rows more than twice as long."""
         return all(max(pair) <= 2 * min(pair) for pair in zip(self, other, strict=True))
 
+    def near(self, other: "Size") -> bool:
+        """Return whether each takes less than eight times as many tokens, with padding, as the other."""
+        own, its = self.rows * self.tokens, other.rows * other.tokens
+        return max(own, its) < 8 * min(own, its)
+
 
 @dataclass(eq=False)
 class Search:
@@ -117,6 +122,7 @@ class Search:
     rows: list[Asked] = field(default_factory=list)
     open: set[Asked] = field(default_factory=set)  # those without a result
     waiting: dict[Asked, None] = field(default_factory=dict)  # those that are in no batch, in order
+    tokens: int = 0  # of all rows that had no result when they were asked for
     error: Exception | None = None
 
     def size(self, max_tokens: int) -> Size:
@@ -124,12 +130,17 @@ class Search:
         longest = max(asked.row.tokens for asked in self.waiting)
         return Size(min(len(self.waiting), max(1, max_tokens // longest)), longest)
 
+    def waited(self, now: float) -> float:
+        """Return the seconds since it came for each token that it asks for; some row must have no result."""
+        return (now - self.since) / self.tokens
+
     def add(self, asked: Asked) -> None:
         """Ask for one more row."""
         self.rows.append(asked)
         if asked.hypotheses is None:
             asked.searches.add(self)
             self.open.add(asked)
+            self.tokens += asked.row.tokens
             if not asked.started:
                 self.waiting[asked] = None
 
