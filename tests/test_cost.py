@@ -1,14 +1,18 @@
 """What a model consists of and costs: counted once more by formula."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
+import torch
 from conftest import TINY, TINY_RECURRENT, tiny_transformer
 
 from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
+from dragoman.config.presets import BASE, BIG
 from dragoman.inspection.cost import cost
 from dragoman.model import build
 
+ROOT = Path(__file__).parents[1]
 MODELS: dict[str, TransformerConfig | RecurrentConfig] = {
     "relative": tiny_transformer(positions="relative"),
     "additive": tiny_transformer(attention=AttentionConfig(heads=2, score="additive")),
@@ -42,3 +46,23 @@ def test_operations_are_two_per_weight_that_a_token_meets():
     # Additive attention projects the memory once per source token.
     gru = cost(build(MODELS["gru, additive"], vocabulary))
     assert gru.source_flops == 2 * (2 * 3 * (8 * d + 8 * 8) + d * d)
+
+
+@pytest.mark.parametrize(
+    ("preset", "updates", "by_formula", "of_the_estimate"),
+    [(BASE, 100_000, "9.4e17", 29), (BIG, 300_000, "9.6e18", 42)],
+    ids=["base", "big"],
+)
+def test_trainings_of_the_paper_take_the_operations_that_the_docs_say(preset, updates, by_formula, of_the_estimate):
+    """Three times the forward pass, for 25,000 tokens of each side; the paper's estimates are 3.3e18 and 2.3e19."""
+    with torch.device("meta"):
+        costs = cost(build(preset.model, 37_000))
+    total = updates * 3 * 25_000 * (costs.source_flops + costs.target_flops)
+    name, estimate = ("base", 3.3e18) if preset is BASE else ("big", 2.3e19)
+    assert f"{total:.1e}".replace("+", "") == by_formula
+    assert round(100 * total / estimate) == of_the_estimate
+    page = (ROOT / "docs" / "paper-to-code.md").read_text(encoding="utf-8")
+    million = f"{costs.source_flops / 1e6:.1f}, {costs.target_flops / 1e6:.1f}"
+    row = next(line for line in page.splitlines() if line.startswith(f"| {name} |"))
+    assert f"| {million} |" in row
+    assert f"| {updates:,} | {by_formula} | {of_the_estimate} % |" in row
