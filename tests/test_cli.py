@@ -842,6 +842,24 @@ def test_a_document_that_cannot_be_read_is_an_error(dragoman, brief: Path, name:
     assert Path(out).read_text() == empty
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\n{}\n\n2\n00:00:03,000 --> 00:00:04,000\n{}\n", [3, 7]),
+        ("a.md", "# {}\n\n{}\n", [1, 3]), ("a.html", "<p>{}</p>\n\n\n<p>{}</p>", [1, 4]),
+        ("a.json", '[{{"b": "{}",\n"c":\n"{}"}}]', [1, 3]), ("a.csv", "id,text\n1,{}\n2,{}\n", [2, 3]),
+        ("a.po", 'msgid "{}"\nmsgstr ""\n\nmsgctxt "x"\nmsgid "{}"\nmsgstr ""\n', [2, 6]),
+    ],
+)  # fmt: skip
+def test_what_is_flagged_in_a_document_has_its_line(dragoman, brief: Path, name: str, text: str, lines: list[int]):
+    """The same text in two lines: the model says too little of it."""
+    source = "The dog sees the cat and the bear and the cat sees the bear"
+    Path(name).write_text(text.format(source, source))
+    ran = dragoman("translate", "-m", brief, "-i", name, "-o", f"out{Path(name).suffix}")
+    flagged = [line for line in ran.err.splitlines() if source in line]
+    assert flagged == [f"{name}:{line}: '{source}': too short" for line in lines]
+
+
 def test_after_a_catalogue_its_messages_are_counted(dragoman, trained: Path):
     entries = ("", "a"), ("The dog", ""), ("The cat", ""), ("The bear", "der Bär"), ("42", "")
     text = "\n".join(f'msgid "{source}"\nmsgstr "{target}"\n' for source, target in entries)
