@@ -201,7 +201,7 @@ def test_a_run_stands_for_its_last_checkpoints(
 def test_checkpoints_that_are_much_worse_than_the_best_are_left_out_by_name(
     run: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """Validations at 2, 4, 5 and 7: of step 3, and of step 6, the loss is that of the one before."""
+    """Validations at 2, 4, 5 and 7: of step 3, and of step 6, the loss is that of the one before; 1 has none."""
     losses = {2: 2.5, 4: 2.06, 5: 2.04, 7: 2.0}
     rows = [{"event": "validation", "step": step, "loss": loss, "bleu": 31.24} for step, loss in losses.items()]
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -211,7 +211,11 @@ def test_checkpoints_that_are_much_worse_than_the_best_are_left_out_by_name(
         lines = capsys.readouterr().err.splitlines()
         told = {int(line.split(":")[0][-1]): line for line in lines}
         assert sorted(told) == [1, 2, 3, 4, 5, 6, 7]
-        for reason, steps in (("the lowest dev loss is 2.00", left_out), ("not among the last", [*range(1, 8 - last)])):
+        for reason, steps in (
+            ("the lowest dev loss is 2.00", [step for step in left_out if step > 1]),
+            ("later checkpoints have a dev loss", [step for step in left_out if step == 1]),
+            ("not among the last", [*range(1, 8 - last)]),
+        ):
             assert [step for step, line in sorted(told.items()) if f"left out: {reason}" in line] == steps
         assert "dev loss 2.04, dev BLEU 31.2: averaged" in told[5]
         assert "dev loss 2.04, dev BLEU 31.2 (validation at step 5): averaged" in told[6]

@@ -157,6 +157,9 @@ BAD = [
     ("train --batch-size=64", 2, "train has no flag --batch-size; did you mean --training.batch-tokens?"),
     ("translate --num-beams 8 x", 2, "translate has no flag --num-beams; did you mean --beam?"),
     ("translate --num_beams 8 x", 2, "did you mean --beam?"),
+    ("translate --alternatives 3 x", 2, "translate has no flag --alternatives; did you mean --n-best?"),
+    ("translate --alternativs=3 x", 2, "translate has no flag --alternativs; did you mean --n-best?"),
+    ("evaluate --alternatives 3", 2, "evaluate has no flag --alternatives; see dragoman evaluate --help"),
     ("translate --gpu 0 x", 2, "translate has no flag --gpu; did you mean --device?"),
     ("train --dropout 0.2", 2, "train has no flag --dropout; did you mean --model.dropout?"),
     ("train --model-dropout 0.2", 2, "did you mean --model.dropout?"),
@@ -840,6 +843,24 @@ def test_a_document_that_cannot_be_read_is_an_error(dragoman, brief: Path, name:
     Path(name).write_text(empty)
     assert dragoman("translate", "-m", brief, "-i", name, "-o", out).code == 0
     assert Path(out).read_text() == empty
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\n{}\n\n2\n00:00:03,000 --> 00:00:04,000\n{}\n", [3, 7]),
+        ("a.md", "# {}\n\n{}\n", [1, 3]), ("a.html", "<p>{}</p>\n\n\n<p>{}</p>", [1, 4]),
+        ("a.json", '[{{"b": "{}",\n"c":\n"{}"}}]', [1, 3]), ("a.csv", "id,text\n1,{}\n2,{}\n", [2, 3]),
+        ("a.po", 'msgid "{}"\nmsgstr ""\n\nmsgctxt "x"\nmsgid "{}"\nmsgstr ""\n', [2, 6]),
+    ],
+)  # fmt: skip
+def test_what_is_flagged_in_a_document_has_its_line(dragoman, brief: Path, name: str, text: str, lines: list[int]):
+    """The same text in two lines: the model says too little of it."""
+    source = "The dog sees the cat and the bear and the cat sees the bear"
+    Path(name).write_text(text.format(source, source))
+    ran = dragoman("translate", "-m", brief, "-i", name, "-o", f"out{Path(name).suffix}")
+    flagged = [line for line in ran.err.splitlines() if source in line]
+    assert flagged == [f"{name}:{line}: '{source}': too short" for line in lines]
 
 
 def test_after_a_catalogue_its_messages_are_counted(dragoman, trained: Path):

@@ -148,11 +148,32 @@ def test_columns_may_lie_inside_others(tmp_path: Path):
     pa.parquet.write_table(pa.table({"translation": records}), tmp_path / "a.parquet")
     for name in ("a.jsonl", "a.parquet"):
         assert read_corpus([str(tmp_path / name), columns]).pairs == CLEAN
-        with pytest.raises(DragomanError, match=r"columns=.*en,"):
+        with pytest.raises(DragomanError, match=rf"no .*'source'.* source and target, such as {columns}\b"):
             read_corpus([str(tmp_path / name)])
 
     (tmp_path / "a.jsonl").write_text('{"a.b": "x", "a": {"b": "y"}, "t": "z"}\n')  # a key with a dot comes first
     assert read_corpus([str(tmp_path / "a.jsonl"), "columns=a.b,t"]).pairs == [("x", "z")]
+
+
+@pytest.mark.parametrize(
+    ("record", "columns"),
+    [
+        ({"id": "7", "translation": {"en": "a", "ko": "b"}}, "translation.en,translation.ko"),
+        ({"id": "7", "text": "a", "other": "b"}, "text,other"),
+        ({"meta": {"id": "7", "by": "x"}, "pair": {"ko": "b", "en": "a"}}, "pair.ko,pair.en"),
+        ({"id": "7", "text": "a"}, "id,text"),
+        ({"a" * 101: {"x": "a", "y": "b"}}, "en,de"),
+        ({"a,b": "a", "c": "b"}, "en,de"),
+        ({"translation": ["a", "b"]}, "en,de"),
+    ],
+)
+def test_the_keys_that_a_message_suggests(tmp_path: Path, record: dict[str, object], columns: str):
+    """They can be read, where the record has two; else they are an example."""
+    (tmp_path / "a.jsonl").write_text(f"{json.dumps(record)}\n")
+    with pytest.raises(DragomanError, match=rf"such as columns={columns}\)"):
+        read_corpus([str(tmp_path / "a.jsonl")])
+    if columns != "en,de":
+        assert read_corpus([str(tmp_path / "a.jsonl"), f"columns={columns}"]).pairs
 
 
 @pytest.mark.parametrize("delimiter", ",;\t|")

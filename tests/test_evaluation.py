@@ -64,6 +64,15 @@ def test_more_sentences_make_the_interval_narrower():
     assert width(400) < 0.7 * width(100)
 
 
+def test_intervals_end_where_the_scores_do():
+    """Of two wrong translations in a hundred, and of 99. TER has no highest score: a control is above 100."""
+    bleu, chrf, ter = estimate_scores([[*REFERENCES[:98], "wrong", "wrong"]], REFERENCES)[0]
+    assert (bleu.high, chrf.high, ter.low) == (100, 100, 0)
+    assert str(bleu).endswith(" to 100.0)")
+    bleu, chrf, ter = estimate_scores([[REFERENCES[0], *["wrong"] * 99]], REFERENCES)[0]
+    assert (bleu.low, chrf.low > 0, ter.high > 100) == (0, True, True)
+
+
 @pytest.mark.parametrize(("text", "rate"), [("a b d c", 25), ("a b x y", 50)])  # a shift; two exchanged words
 def test_translation_edit_rate_counts_a_shift_once(text: str, rate: float):
     """Snover et al. 2006: one word that stands elsewhere is one edit, of four words here."""

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from foreign import (
 )
 from safetensors.torch import load_file, save_file
 
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.interop.importing import import_model
 
 OTHER = "normalize_embedding = True"  # a reason that is always there, too
@@ -334,9 +335,20 @@ def test_a_checkpoint_of_fairseq_and_nothing_at_all(tmp_path: Path):
     assert "neither a folder" in said
 
 
-def test_our_own_folder(trained: Path, tmp_path: Path):
-    with pytest.raises(DragomanError, match="a model folder of dragoman already"):
-        import_model(trained / "best", tmp_path / "out")
+def test_our_own_folders_need_no_import(trained: Path, tmp_path: Path):
+    """A model, a run, a checkpoint, and a zip file of one."""
+    checkpoint = next((trained / "checkpoints").iterdir())
+    for folder in (trained / "best", trained, checkpoint):
+        with pytest.raises(UsageError) as error:
+            import_model(folder, tmp_path / "out")
+        assert str(error.value) == f"{folder}: a model of dragoman already: use it as it is, with -m {folder}"
+    archive = tmp_path / "model.zip"
+    with zipfile.ZipFile(archive, "w") as zipped:
+        for file in (trained / "best").iterdir():
+            zipped.write(file, file.name)
+    with pytest.raises(UsageError, match="a model of dragoman already: unpack it, and use the folder") as error:
+        import_model(archive, tmp_path / "out")
+    assert str(error.value).startswith(f"{archive}: ")
 
 
 def test_a_folder_that_is_there_already(marian: Path, tmp_path: Path):

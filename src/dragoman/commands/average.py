@@ -84,6 +84,8 @@ def choose(run: Path, newest: Sequence[Path], last: int) -> list[Path]:
             found += f" (validation at step {scores[folder]['step']:.0f})"
         if number >= last:
             verdict = f"left out: not among the last {last}"
+        elif loss == math.inf > best:
+            verdict = "left out: later checkpoints have a dev loss"
         elif loss > best + MAX_WORSE:
             verdict = f"left out: the lowest dev loss is {best:.2f}"
         else:

@@ -1,4 +1,6 @@
-"""What other toolkits call our flags: fairseq, Hugging Face Transformers, OpenNMT, Marian and JoeyNMT."""
+"""What other toolkits call our flags: fairseq, Hugging Face Transformers, OpenNMT, Marian, JoeyNMT, CTranslate2 and
+LibreTranslate.
+"""
 
 # A flag of ours, then the words that lead to it. If several lead from one word, the first that a command has counts.
 TABLE = """
@@ -55,7 +57,7 @@ TABLE = """
 --output: out output-file out-file save-translations
 --quiet: silent no-progress-bar
 --beam: beam-size num-beams beams
---n-best: nbest num-return-sequences
+--n-best: nbest num-return-sequences num-hypotheses hypotheses alternatives num-alternatives candidates
 --length-penalty: lenpen alpha beam-alpha normalize
 --coverage-penalty: coverage beta stepwise-penalty
 --extra-length: max-len max-len-b max-length max-new-tokens max-output-length max-decoding-length max-length-factor

@@ -48,8 +48,11 @@ def main(arguments: list[str]) -> None:
     if not options.corpora:
         raise UsageError("give a corpus: a file of pairs, or a source file and a target file")
     sizes = {"dev": options.dev, "test": options.test}
-    if any(size is not None and size < 0 for size in sizes.values()) or not any(size != 0 for size in sizes.values()):
-        raise UsageError("--dev and --test are numbers of pairs, at least one of them above 0")
+    for name, size in sizes.items():
+        if size is not None and size < 0:
+            raise UsageError(f"--{name} must be a number of pairs, 0 or more, not {size:,}")
+    if not any(size != 0 for size in sizes.values()):
+        raise UsageError("--dev 0 and --test 0 leave nothing to split off: choose at least one of them above 0")
     from dragoman.data.spec import parse_corpora
     from dragoman.data.split import SETS, read_documents, split_by_document, split_by_pair
 
@@ -70,7 +73,10 @@ def main(arguments: list[str]) -> None:
     default = default_size(len(pairs))
     dev, test = (default if size is None else size for size in sizes.values())
     if 2 * (held_out := dev + test) > len(pairs):
-        raise UsageError(f"{held_out:,} of {len(pairs):,} pairs are more than half: choose a smaller --dev and --test")
+        amount = "more than half of" if held_out <= len(pairs) else "more than"
+        raise UsageError(
+            f"--dev {dev:,} and --test {test:,} are {amount} the {len(pairs):,} pairs: choose smaller numbers"
+        )
     sets = split_by_pair(pairs, dev, test) if options.by == "pair" else split_by_document(pairs, documents, dev, test)
     if default < LARGEST_DEFAULT and (chosen := [f"--{name}" for name, size in sizes.items() if size is None]):
         print(

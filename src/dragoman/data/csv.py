@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from dragoman.data.corpus import OnProblem, Problem, Row, join_lines, quote_line, read_lines
-from dragoman.data.header import is_language
+from dragoman.data.header import suggest_columns
 from dragoman.data.spec import DEFAULT_COLUMNS, display_path
 from dragoman.errors import DragomanError
 
@@ -43,7 +43,7 @@ def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
             try:
                 indices, named = find_columns(cells, columns or DEFAULT_COLUMNS)
             except ValueError as error:
-                hint = f"name source and target, such as columns={suggest_columns(cells)}"
+                hint = f"name source and target, such as columns={suggest_columns(cells, '1,2')}"
                 numbers = "or numbers if that row has no names: columns=1,2"
                 raise DragomanError(f"{display_path(path)}: {error}; {hint} ({numbers})") from None
             if named:
@@ -60,14 +60,6 @@ def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
 def delimiter_of(heading: str) -> str:
     """Return what separates the columns: the one of DELIMITERS that the first row has most of, or a comma."""
     return max(DELIMITERS, key=heading.count)
-
-
-def suggest_columns(heading: Sequence[str]) -> str:
-    """Return two columns as `columns=` names them: languages if the first row has two, else its first two."""
-    numbers = ("id", "no")  # more often than Indonesian and Norwegian
-    languages = [name for name in heading if is_language(name) and name.casefold() not in numbers]
-    first_two = (languages if len(languages) > 1 else heading)[:2]
-    return ",".join(first_two) if len(first_two) == 2 and "," not in "".join(first_two) else "1,2"
 
 
 def find_columns(heading: Sequence[str], columns: Sequence[str]) -> tuple[list[int], bool]:

@@ -5,7 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman.data.corpus import OnProblem, Problem, Row, join_lines, quote_line, read_lines
+from dragoman.data.header import suggest_columns
 from dragoman.data.spec import DEFAULT_COLUMNS
+
+MAX_KEY = 100  # characters of a key that a message names
 
 
 def read_jsonl(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) -> Iterator[Row]:
@@ -42,7 +45,8 @@ def look_up(record: Any, column: str) -> str:
     value = record
     for key in [column] if column in record else column.split("."):
         if not isinstance(value, dict) or key not in value:
-            raise ValueError(f"no '{column}' (name the keys of source and target with columns=en,de)")
+            columns = suggest_columns(text_keys(record), "en,de")
+            raise ValueError(f"no '{column}' (name the keys of source and target, such as columns={columns})")
         value = value[key]
     if value is None:
         return ""
@@ -53,3 +57,21 @@ def look_up(record: Any, column: str) -> str:
     except UnicodeEncodeError:
         raise ValueError(f"'{column}' contains a lone surrogate") from None
     return value
+
+
+def text_keys(record: dict[str, Any]) -> list[str]:
+    """Return the keys of the texts in a parsed record, in order; those in nested objects dotted.
+
+    Keys of more than MAX_KEY characters in all are left out: millions of texts may lie below one.
+    """
+    keys: list[str] = []
+    waiting: list[tuple[str, Any]] = [*record.items()][::-1]
+    while waiting:
+        key, value = waiting.pop()
+        if len(key) > MAX_KEY:
+            continue
+        if isinstance(value, str):
+            keys.append(key)
+        elif isinstance(value, dict):
+            waiting += [(f"{key}.{inner}", own) for inner, own in value.items()][::-1]
+    return keys

@@ -8,6 +8,7 @@ import pyarrow
 from pyarrow.parquet import ParquetFile
 
 from dragoman.data.corpus import RATIO, SPARE, OnProblem, Problem, Row, join_lines
+from dragoman.data.header import suggest_columns
 from dragoman.data.spec import DEFAULT_COLUMNS, display_path
 from dragoman.errors import DragomanError
 
@@ -54,11 +55,11 @@ def check_columns(table: ParquetFile, columns: list[str], max_size: int) -> None
     """Raise ValueError where a column is missing or is not text, or a row group has more than `max_size` bytes."""
     schema = table.schema
     kinds = {schema.column(i).path: schema.column(i).physical_type for i in range(len(schema))}
+    texts = [column for column, kind in kinds.items() if kind == "BYTE_ARRAY"]
     for column in columns:
         if column not in kinds:
-            raise ValueError(
-                f"no column '{column}'; name those of source and target: columns={','.join(list(kinds)[:2])}"
-            )
+            example = suggest_columns(texts, "en,de")
+            raise ValueError(f"no column '{column}'; name those of source and target, such as columns={example}")
         if kinds[column] != "BYTE_ARRAY":
             raise ValueError(f"column '{column}' is {kinds[column]}, not text")
     # Not column by column: pyarrow ends the process over some damaged statistics that it would raise for when reading.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, cast
 
 from sacrebleu.metrics.bleu import BLEU
@@ -38,8 +39,9 @@ def estimate_scores(
 ) -> list[list[Estimate]]:
     """Return BLEU, chrF and TER of each system with confidence intervals, compared with the first system.
 
-    Paired bootstrap resampling (Koehn 2004) as sacreBLEU does it. TER is missing where a sentence has more than
-    LONGEST_FOR_TER words. Raise ValueError where the numbers of sentences differ.
+    Paired bootstrap resampling (Koehn 2004) as sacreBLEU does it, but no interval goes beyond what a score can be: the
+    library gives it as a mean and a width to both sides, which near 100 or 0 is too wide on one of them. TER is missing
+    where a sentence has more than LONGEST_FOR_TER words. Raise ValueError where the numbers of sentences differ.
     """
     for translations in systems:
         references = normalise_references(translations, references)
@@ -54,7 +56,8 @@ def estimate_scores(
         for of_system, result in zip(estimates, of_systems, strict=True):
             # For two systems of the same score the library gives a p-value; they do not differ.
             p = None if result.score == of_systems[0].score else result.p_value
-            low, high = float(result.mean - result.ci), float(result.mean + result.ci)
+            low = max(0.0, float(result.mean - result.ci))
+            high = min(inf if name == "TER" else 100.0, float(result.mean + result.ci))
             of_system.append(Estimate(name, result.score, low, high, p, str(signatures[name])))
     return estimates
 

@@ -21,7 +21,7 @@ from dragoman.interop.marian import is_marian, read_marian
 from dragoman.interop.sources import Foreign, source_file
 from dragoman.interop.weights import build_model
 from dragoman.interop.yml import read_text
-from dragoman.model_folder import write_model
+from dragoman.model_folder import exported_for, find_model, write_model
 from dragoman.text.origin import Origin
 from dragoman.text.tags import DefaultTags, LanguageTags
 
@@ -85,6 +85,12 @@ def tokenizers_of(foreign: Foreign) -> Tokenizers:
 
 def read_foreign(folder: Path, checker: Checker, marian_positions: bool, scratch: Path) -> Foreign:
     """Return the model of others in a folder. Raise DragomanError with all that speaks against it."""
+    own = find_model(folder)
+    if (own / MANIFEST).exists() and not exported_for(own, map(str, own.rglob("*"))):
+        way = (
+            f"use it as it is, with -m {checker.source}" if checker.source.is_dir() else "unpack it, and use the folder"
+        )
+        raise UsageError(f"{checker.source}: a model of dragoman already: {way}")
     if (folder / MANIFEST).exists():
         raise UsageError(f"{folder}: a model folder of dragoman already")
     if is_hugging_face(folder):

@@ -16,9 +16,9 @@ SHOWN = 60  # characters of a text in a log line
 def translate_document(translator: Translator, options: Options, progress: LineProgress) -> None:
     """Translate the document in --input, and write it to --output, or standard output, once all is translated.
 
-    Parts that are left untranslated, and translations that are flagged, are logged. Raise DragomanError where the
-    document cannot be read, and where its encoding cannot write a translation; OSError, before anything is translated,
-    where --output cannot be written.
+    Parts that are left untranslated, and translations that are flagged, are logged with the lines of the document that
+    they begin in. Raise DragomanError where the document cannot be read, and where its encoding cannot write a
+    translation; OSError, before anything is translated, where --output cannot be written.
     """
     assert options.input is not None
     document = read_document(b"".join(read_blocks(str(options.input))), options.suffix, options.translate_key)
@@ -28,14 +28,14 @@ def translate_document(translator: Translator, options: Options, progress: LineP
             raise DragomanError(f"{location}: {reason}; nothing is written")
         progress.log(f"{location}: {reason}")
     report = TranslationReport(progress, translator)
-    texts = document.texts
+    texts, lines = document.texts, document.lines
     outputs: list[str] = []
     with open_output(options.output) as target:  # now, so that it fails before the work where nothing can be written
         for start in range(0, len(texts), BLOCK):
             block = texts[start : start + BLOCK]
             translations = translator.translate(block, [options.tag] * len(block), [options.prefix] * len(block))
-            for text, translation in zip(block, translations, strict=True):
-                report.add(f"'{text[:SHOWN]}'", translation)
+            for line, text, translation in zip(lines[start:], block, translations, strict=False):
+                report.add(f"{options.input}:{line}: '{text[:SHOWN]}'", translation)
             outputs += [translation.text for translation in translations]
             progress.advance(len(block), sum(map(len, block)))
         target.write(document.fill(outputs))
