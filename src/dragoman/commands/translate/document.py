@@ -34,7 +34,7 @@ def translate_document(translator: Translator, options: Options, progress: LineP
         for start in range(0, len(texts), BLOCK):
             block = texts[start : start + BLOCK]
             translations = translator.translate(block, [options.tag] * len(block), [options.prefix] * len(block))
-            for line, text, translation in zip(lines[start:], block, translations, strict=False):
+            for line, text, translation in zip(lines[start : start + BLOCK], block, translations, strict=True):
                 report.add(f"{options.input}:{line}: '{text[:SHOWN]}'", translation)
             outputs += [translation.text for translation in translations]
             progress.advance(len(block), sum(map(len, block)))
