@@ -101,7 +101,7 @@ def test_every_panel_shows_the_numbers_of_the_inspection(visit, inspected: Inspe
             assert gap(values(page, "#attention-map"), weights) <= HALF
     assert sorted(asked) == ["attention"] * 3 + ["inspect"] * 2 + ["occlusion", "positions"]
     lost = occlusion(reopened.model, inspected)
-    assert gap(values(page, "#occlusion-map"), lost.drop.T) <= HALF
+    assert gap(values(page, "#occlusion-map"), lost.share.T) <= HALF
     expected = added_positions(reopened.model, 50)
     assert expected
     assert gap(values(page, "#encoding-map"), expected.table) <= float(expected.table.abs().max()) / 254 + 1e-4

@@ -20,7 +20,7 @@ from dragoman.alignment.words import merge_tokens
 from dragoman.config import RecurrentConfig, SearchConfig, TransformerConfig
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.inspection.inspection import KINDS, AttentionMap, Inspection, inspect
-from dragoman.inspection.occlusion import occlusion
+from dragoman.inspection.occlusion import Occlusion, occlusion
 from dragoman.inspection.page import (
     IMPORT,
     WEB,
@@ -448,8 +448,21 @@ def test_what_is_lost_without_a_word_is_told(open_page, document: str, inspectio
     canvas.press("ArrowDown")
     canvas.press("ArrowRight")
     told = tab.locator("#occlusion-map .readout").inner_text()
-    before, after = float(lost.probability[1]), float(lost.without[1, 1])
-    assert told == f"“{lost.target[1]}” without “{lost.source[1]}”: from {before:.2f} to {after:.2f}"
+    start, before, after = re.fullmatch(r"(.*: )from (.*) to (.*)", told).groups()  # type: ignore[union-attr]
+    assert start == f"“{lost.target[1]}” without “{lost.source[1]}”: "
+    expected = [float(lost.probability[1]), float(lost.without[1, 1])]
+    assert [float(before), float(after)] == pytest.approx(expected, rel=0.051)
+
+
+def test_an_improbable_word_shows_what_it_loses(open_page, document: str, inspection: Inspection):
+    tab = open_page(document)
+    before, after = torch.tensor([0.004, 0.004, 0.8]), torch.tensor([[0.001, 0.004, 0.9]])
+    data = page_data(inspection, Occlusion(["dog"], ["개", "가", "봐요"], before, after), None)
+    tab.evaluate(DRAW, data)
+    tab.locator("#occlusion-map summary").click()
+    assert tab.locator("#occlusion-map tbody td").all_inner_texts() == ["0.75", "0.00", "−0.11"]
+    tab.locator("#occlusion-map canvas.map").focus()
+    assert tab.locator("#occlusion-map .readout").inner_text() == "“개” without “dog”: from 0.004 to 0.001"
 
 
 def test_canvases_are_not_blank_and_the_greatest_weight_is_darkest(open_page, document: str, inspection: Inspection):
