@@ -236,7 +236,7 @@ def test_what_needs_a_look_is_said_in_words_and_leads_to_its_place(visit):
     assert notes.all_inner_texts() == [
         "Line 2 It repeats itself.",
         "Line 2 “{name}” is missing.",
-        "Line 2 The term “brake pad” is not translated as the glossary says.",
+        "Line 2 The term “brake pad” is not translated as the glossary says. Go to the term",
         "Line 1: A sentence was too long for the model: it was translated in 3 parts, which may not fit together.",
         "Terms used: dog",
     ]
@@ -290,6 +290,35 @@ def test_a_term_of_the_glossary_is_sent_with_the_text_and_kept_only_if_asked_for
     assert page.tab.evaluate("JSON.stringify({...localStorage})") == "{}"
 
 
+def test_lines_that_are_no_terms_are_named_with_the_reason_and_the_others_kept(visit):
+    page = visit("#source=en&target=ko")
+    tab = page.tab
+    tab.locator("#glossary summary").click()
+    lines = ["# ours", "dog\t개\tany", "no tab", "", "cat\t고양이|", "a\tb\texact\td", "red\t빨간\tmaybe"]
+    lines += ["bear\t곰", "x" * 201 + "\tx", "dog\t강아지"]
+    buffer = ("\ufeff" + "\r\n".join(lines)).encode()
+    tab.locator("#open-terms").set_input_files({"name": "x.tsv", "mimeType": "text/plain", "buffer": buffer})
+    assert tab.locator("#terms-faults p").inner_text() == "Terms taken: 2. Lines left out: 6"
+    assert tab.locator("#terms-faults li").all_inner_texts() == [
+        "Line 3: no tab between the term and its translation",
+        "Line 5: the term or a translation is empty",
+        "Line 6: more than three columns",
+        "Line 7: “maybe” is not a rule for upper and lower case: match, exact, any",
+        "Line 9: more than 200 characters",
+        "Line 10: “dog” is on line 2 already",
+    ]
+    fields = tab.locator("#terms tbody input")
+    assert [field.input_value() for field in fields.all()] == ["dog", "개", "bear", "곰"]
+    tab.evaluate("navigator.clipboard.writeText('cat\\t고양이\\nhound')")
+    fields.first.press("Control+v")  # lines do not become one term
+    expect(tab.locator("#terms-faults li")).to_have_text(["Line 2: no tab between the term and its translation"])
+    assert [field.input_value() for field in fields.all()] == ["dog", "개", "bear", "곰", "cat", "고양이"]
+    tab.evaluate("navigator.clipboard.writeText('hound')")
+    fields.first.press("Control+a")
+    fields.first.press("Control+v")
+    assert fields.first.input_value() == "hound"
+
+
 def test_what_was_cleared_comes_back_and_a_swap_without_a_model_says_why(visit, server: Running):
     page = visit("#source=en&target=ko")
     page.type(TEXT)
@@ -311,11 +340,15 @@ def test_terms_that_are_met_and_missed_are_told_apart(visit, models: Models):
         page.tab.locator("#open-terms").set_input_files(terms)
         page.type(TEXT)
         page.shows(TEXT)
-        missed = "Look The term “cats” is not translated as the glossary says."
+        missed = "Look The term “cats” is not translated as the glossary says. Go to the term"
         expect(page.tab.locator("#notes li")).to_have_text(
             ["Look It looks like a copy of the text.", missed, "Terms used: dog → dog"]
         )
         assert page.tab.locator("#output .line.flagged").count() == 1
+        page.tab.locator("#glossary summary").click()  # which opens again
+        page.tab.get_by_role("button", name="Go to the term").click()
+        expect(page.tab.get_by_label("Translation of term 2")).to_be_focused()
+        assert page.tab.locator("#glossary").evaluate("part => part.open")
 
 
 def test_the_request_as_code_is_the_one_that_is_sent(visit, server: Running):
