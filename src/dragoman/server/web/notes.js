@@ -33,7 +33,7 @@ export function drawNotes(lines, alreadyIn) {
       const where = translations.length > 1 ? t("line", line + 1) : t("look");
       const button = make("button", { type: "button", onclick: () => goToWord(line, 0) }, where);
       const term = flag.startsWith("no ") && flag.slice(3);
-      const mend = term ? [" ", make("button", { type: "button", onclick: () => goToTerm(term) }, t("term-go"))] : [];
+      const mend = term ? [" ", make("button", { type: "button", onclick: () => goToTerm(term) }, t("glossary"))] : [];
       notes.push(make("li", { class: "warning" }, button, " ", inWords(flag), ...mend));
     }
   });
