@@ -199,7 +199,7 @@ function inOtherWords(most) {
 
 export const percent = (part) => new Intl.NumberFormat(language, { style: "percent", maximumSignificantDigits: 2 }).format(part);
 
-// The words for which others are likely can be chosen anew.
+// The words for which others may be likely can be chosen anew.
 function markChoices(words, others) {
   words.forEach((word, number) => {
     if (word.classList.contains("choice") || !(others[number] >= LEAST)) return;
@@ -207,6 +207,12 @@ function markChoices(words, others) {
     word.setAttribute("role", "button");
     word.setAttribute("aria-haspopup", "dialog");
   });
+}
+
+export function unmarkChoice(word) {
+  word.classList.remove("choice");
+  word.removeAttribute("role");
+  word.removeAttribute("aria-haspopup");
 }
 
 // attended: called when another word or sentence gets the focus.
