@@ -1,5 +1,6 @@
 """Other words for a place of a translation, held against all the outputs that there are."""
 
+import copy
 import itertools
 import math
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import torch
 from conftest import tiny_transformer
 
+from dragoman.alternatives import most_for_others
 from dragoman.config import SearchConfig
 from dragoman.data.tokenizer import BOS, EOS, RESERVED, Tokenizer
 from dragoman.errors import UsageError
@@ -116,6 +118,20 @@ def test_words_are_those_of_all_outputs(toy: Translator, outputs: Outputs, prefi
     first = [p for _, p, _ in enumerated(toy, outputs, prefix, whole=False)]
     assert sorted(first) != pytest.approx(sorted(probabilities), rel=1e-2)  # the control: one piece is not the word
     assert as_rows(toy.alternatives("a", prefix, count=2)) == found[:2]
+
+
+@pytest.mark.parametrize("text", ["b", "ab", "b b."])
+def test_no_other_word_is_more_probable_than_is_said(toy: Translator, text: str):
+    model = copy.deepcopy(toy.model)
+    with torch.no_grad():
+        model.output.bias[[IDS[PIECES.index(" b")], IDS[PIECES.index("a")]]] += torch.tensor([6.0, 2.0])  # "b", or "ba"
+    longer = Translator(model, toy.tokenizers, toy.search, NO_SAFEGUARDS)
+    target, words = toy.tokenizers.target.encode(text), text.replace(".", "").split()
+    most = most_for_others(model, toy.tokenizers.target, toy.tokenizers.source.encode("a"), target)
+    for place, (word, limit) in enumerate(zip(words, most, strict=True)):
+        found = longer.alternatives("a", "".join(f"{before} " for before in text.split()[:place]), count=50)
+        assert max(one.probability for one in found if one.word != word) <= limit + 1e-6
+        assert limit < 1
 
 
 @pytest.mark.parametrize("engine", ["native", "ctranslate2"])

@@ -381,6 +381,9 @@ def test_a_drop_is_what_scoring_by_hand_finds(name: str, by_subwords: bool):
     for row, drop, word in zip(table.without.tolist(), table.drop, source, strict=False):
         assert row == pytest.approx(by_hand(word), rel=1e-3)
         assert torch.equal(drop, table.probability - torch.tensor(row))
+    kept = 1 - table.share  # of the larger probability
+    smaller, larger = (pick(table.probability, table.without) for pick in (torch.minimum, torch.maximum))
+    torch.testing.assert_close(torch.where(table.share < 0, 1 + table.share, kept), smaller / larger)
     assert (table.drop.abs() / table.probability).max() > 0.05  # the control: something depends on the source
 
 

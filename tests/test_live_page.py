@@ -77,6 +77,15 @@ def test_every_text_of_the_page_is_there_in_both_languages():
 
 # In the browser.
 
+# Drops a file with a text; true where the page lets the browser open it in its place.
+DROP = """text => {
+  const dataTransfer = new DataTransfer();
+  dataTransfer.items.add(new File([text], "x<b>.txt"));
+  const options = { dataTransfer, bubbles: true, cancelable: true };
+  const events = ["dragover", "drop"].map((type) => new DragEvent(type, options));
+  return events.map((event) => document.body.dispatchEvent(event)).some(Boolean);
+}"""
+
 
 def answered(server: Running, *texts: str, **fields: Any) -> list[str]:
     """The translations that the server gives."""
@@ -236,7 +245,7 @@ def test_what_needs_a_look_is_said_in_words_and_leads_to_its_place(visit):
     assert notes.all_inner_texts() == [
         "Line 2 It repeats itself.",
         "Line 2 “{name}” is missing.",
-        "Line 2 The term “brake pad” is not translated as the glossary says.",
+        "Line 2 The term “brake pad” is not translated as the glossary says. Glossary",
         "Line 1: A sentence was too long for the model: it was translated in 3 parts, which may not fit together.",
         "Terms used: dog",
     ]
@@ -290,6 +299,56 @@ def test_a_term_of_the_glossary_is_sent_with_the_text_and_kept_only_if_asked_for
     assert page.tab.evaluate("JSON.stringify({...localStorage})") == "{}"
 
 
+def test_lines_that_are_no_terms_are_named_with_the_reason_and_the_others_kept(visit):
+    page = visit("#source=en&target=ko")
+    tab = page.tab
+    tab.locator("#glossary summary").click()
+    lines = ["# ours", "dog\t개\tany", "no tab", "", "cat\t고양이|", "a\tb\texact\td", "red\t빨간\tmaybe"]
+    lines += ["bear\t곰", "x" * 201 + "\tx", "dog\t강아지"]
+    buffer = ("\ufeff" + "\r\n".join(lines)).encode()
+    tab.locator("#open-terms").set_input_files({"name": "x.tsv", "mimeType": "text/plain", "buffer": buffer})
+    assert tab.locator("#terms-faults p").inner_text() == "Terms taken: 2. Lines left out: 6"
+    assert tab.locator("#terms-faults li").all_inner_texts() == [
+        "Line 3: no tab between the term and its translation",
+        "Line 5: the term or a translation is empty",
+        "Line 6: more than three columns",
+        "Line 7: “maybe” is not a rule for upper and lower case: match, exact, any",
+        "Line 9: more than 200 characters",
+        "Line 10: “dog” is on line 2 already",
+    ]
+    fields = tab.locator("#terms tbody input")
+    assert [field.input_value() for field in fields.all()] == ["dog", "개", "bear", "곰"]
+    tab.evaluate("navigator.clipboard.writeText('cat\\t고양이\\nhound')")
+    fields.first.press("Control+v")  # lines do not become one term
+    expect(tab.locator("#terms-faults li")).to_have_text(["Line 2: no tab between the term and its translation"])
+    assert [field.input_value() for field in fields.all()] == ["dog", "개", "bear", "곰", "cat", "고양이"]
+    tab.evaluate("navigator.clipboard.writeText('hound')")
+    fields.first.press("Control+a")
+    fields.first.press("Control+v")
+    assert fields.first.input_value() == "hound"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_below_the_boxes_moves_when_notes_come(visit, width: int):
+    page = visit("#source=en&target=ko", width=width)
+    place = "document.querySelector('#alternatives').getBoundingClientRect().top + scrollY"
+    before = page.tab.evaluate(place)
+    page.tab.route("**/api/v1/translate", lambda route: fulfil(route, echo("a b", flags=["loop"], terms_met=["dog"])))
+    page.type("a b")
+    expect(page.tab.locator("#notes li")).to_have_count(2)
+    assert page.tab.evaluate(place) == pytest.approx(before, abs=1)
+    page.tab.locator("#output .word").first.hover()
+    page.tab.get_by_text("The model’s attention links “a” with no word.").wait_for()
+    assert page.tab.evaluate(place) == pytest.approx(before, abs=1)
+
+
+def test_without_documents_the_page_says_how_to_turn_them_on(visit):
+    page = visit("#source=en&target=ko")
+    assert page.tab.evaluate(DROP, TEXT) is False
+    page.tab.get_by_text("dragoman serve … --state FOLDER").wait_for()
+    assert page.tab.locator("#documents > :visible").count() == 2  # the heading, and what is said
+
+
 def test_what_was_cleared_comes_back_and_a_swap_without_a_model_says_why(visit, server: Running):
     page = visit("#source=en&target=ko")
     page.type(TEXT)
@@ -311,11 +370,15 @@ def test_terms_that_are_met_and_missed_are_told_apart(visit, models: Models):
         page.tab.locator("#open-terms").set_input_files(terms)
         page.type(TEXT)
         page.shows(TEXT)
-        missed = "Look The term “cats” is not translated as the glossary says."
+        missed = "Look The term “cats” is not translated as the glossary says. Glossary"
         expect(page.tab.locator("#notes li")).to_have_text(
             ["Look It looks like a copy of the text.", missed, "Terms used: dog → dog"]
         )
         assert page.tab.locator("#output .line.flagged").count() == 1
+        page.tab.locator("#glossary summary").click()  # which opens again
+        page.tab.get_by_role("button", name="Glossary").click()
+        expect(page.tab.get_by_label("Translation of term 2")).to_be_focused()
+        assert page.tab.locator("#glossary").evaluate("part => part.open")
 
 
 def test_the_request_as_code_is_the_one_that_is_sent(visit, server: Running):
@@ -413,14 +476,7 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
     with running(models, replace(CONFIG, state=str(tmp_path))) as keeping:
         page = visit("#source=en&target=ko", at=keeping)
         tab = page.tab
-        drop = """text => {
-          const dataTransfer = new DataTransfer();
-          dataTransfer.items.add(new File([text], "x<b>.txt"));
-          for (const type of ["dragover", "drop"]) {
-            document.body.dispatchEvent(new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true }));
-          }
-        }"""
-        tab.evaluate(drop, f"{TEXT}\n\n{OTHER}\n")
+        tab.evaluate(DROP, f"{TEXT}\n\n{OTHER}\n")
         item = tab.locator("#document-list > li")
         item.get_by_text("2 texts translated").wait_for()
         assert item.locator("b").all_inner_texts() == ["x<b>.txt"]
@@ -436,7 +492,7 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         done = {"id": "x", "name": "odd.txt", "status": "done", "texts": 2, "translated": 2, "faults": faults}
         tab.route("**/api/v1/documents", lambda route: route.fulfill(status=201, json=done))
         tab.route("**/api/v1/documents/x", lambda route: route.fulfill(status=204))
-        tab.evaluate(drop, TEXT)
+        tab.evaluate(DROP, TEXT)
         item.nth(1).locator("li").first.wait_for()
         assert item.nth(1).locator("li").all_inner_texts() == ["all of it", "Line 7: It repeats itself."]
         tab.unroute("**/api/v1/documents")

@@ -13,6 +13,7 @@ import pytest
 import torch
 from conftest import gap
 from PIL import Image
+from playwright.sync_api import expect
 from serving import CONFIG, Running, running, until
 from visiting import Visit
 
@@ -101,7 +102,7 @@ def test_every_panel_shows_the_numbers_of_the_inspection(visit, inspected: Inspe
             assert gap(values(page, "#attention-map"), weights) <= HALF
     assert sorted(asked) == ["attention"] * 3 + ["inspect"] * 2 + ["occlusion", "positions"]
     lost = occlusion(reopened.model, inspected)
-    assert gap(values(page, "#occlusion-map"), lost.drop.T) <= HALF
+    assert gap(values(page, "#occlusion-map"), lost.share.T) <= HALF
     expected = added_positions(reopened.model, 50)
     assert expected
     assert gap(values(page, "#encoding-map"), expected.table) <= float(expected.table.abs().max()) / 254 + 1e-4
@@ -184,6 +185,33 @@ def test_the_sentence_with_the_focus_is_shown_and_the_choice_of_the_reader_stays
     page.tab.get_by_role("button", name="Cross-attention 1.2").click()
     settle(page)
     assert "Cross-attention; layer 1 of 1, head 2 of 2" in page.tab.locator("#attention-map figcaption").inner_text()
+
+
+def test_attention_begins_with_what_links_words_at_the_word_that_was_clicked(visit, reopened: Translator):
+    text = "The dog sees The cats."
+    page = start(visit, text)
+    found = inspect(reopened, text)
+    assert found.alignment
+    assert found.alignment.head
+    cursor = page.tab.locator("#attention-map .readout")
+    open_panels(page, "attention-panel")
+    assert page.tab.locator("#show").input_value() == "head"
+    chosen = f"layer {found.alignment.layer} of 1, head {found.alignment.head} of 2"
+    assert chosen in page.tab.locator("#attention-map figcaption").inner_text()
+    assert cursor.inner_text() == ""  # no word was clicked
+    weights = found.map("cross", found.alignment.layer, found.alignment.head)
+    for number in (1, 0):
+        page.tab.locator("#output .word").nth(number).click()
+        column = int(weights.weights[number].argmax())
+        expect(cursor).to_have_text(re.compile(rf"rank 1 of .*\(row {number + 1}, column {column + 1}\)$"))
+    box = page.tab.locator("#source")
+    box.evaluate("(box, at) => box.setSelectionRange(at, at)", text.rindex("The"))
+    box.press("ArrowRight")  # in the second "The"
+    row = int(weights.weights[:, 3].argmax())
+    expect(cursor).to_have_text(re.compile(rf"→ “The”: .*\(row {row + 1}, column 4\)$"))
+    page.tab.locator("#attention-map canvas.map").press("Control+Home")
+    page.tab.locator("#tab-encoder").click()
+    expect(cursor).to_have_text(re.compile(r"^“The” → .*\(row 4, column"))
 
 
 def test_by_keyboard_from_the_empty_page_to_an_exported_beam_tree(visit, inspected: Inspection):

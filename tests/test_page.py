@@ -20,7 +20,7 @@ from dragoman.alignment.words import merge_tokens
 from dragoman.config import RecurrentConfig, SearchConfig, TransformerConfig
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.inspection.inspection import KINDS, AttentionMap, Inspection, inspect
-from dragoman.inspection.occlusion import occlusion
+from dragoman.inspection.occlusion import Occlusion, occlusion
 from dragoman.inspection.page import (
     IMPORT,
     WEB,
@@ -231,7 +231,7 @@ def agrees(tab: Any, expected: AttentionMap) -> bool:
 
 def test_mouse_and_keyboard_reach_every_cell_layer_and_head(open_page, document: str, inspection: Inspection):
     tab = open_page(document)
-    canvas, expected = tab.locator(MAP), inspection.map("cross", 2, 1)
+    canvas, expected = tab.locator(MAP), inspection.map("cross", 2)  # as words are linked: the mean of the last layer
     left, top, side = (float(canvas.get_attribute(f"data-{name}")) for name in ("left", "top", "cell"))
     rows, columns = len(expected.rows), len(expected.columns)
     for y in range(rows):
@@ -316,7 +316,7 @@ def test_the_last_of_many_cells_can_be_reached(open_page, large: tuple[Inspectio
     tab.locator("#subwords").check()
     canvas.press("Control+End")
     assert cursor(tab) == (127, 127)
-    assert agrees(tab, found.map("cross", 6, 1, subwords=True))
+    assert agrees(tab, found.map("cross", 6, subwords=True))
     for key in "[[5":
         canvas.press(key)
     assert agrees(tab, found.map("cross", 4, 5, subwords=True))
@@ -337,7 +337,7 @@ def test_another_sentence_is_drawn_and_the_choice_of_the_reader_stays(
     shallow = inspect(rotary, SENTENCE, "개가 봐요.")
     tab = open_page(document)
     tab.evaluate(DRAW, page_data(other, None, None))
-    assert agrees_at_start(tab, other.map("cross", 2, 1))  # nothing was chosen yet
+    assert agrees_at_start(tab, other.map("cross", 2))  # nothing was chosen yet
     tab.get_by_role("tab", name="Encoder self").click()
     tab.locator('#thumbnails button[data-layer="2"][data-head="1"]').click()
     tab.locator("#subwords").check()
@@ -448,8 +448,21 @@ def test_what_is_lost_without_a_word_is_told(open_page, document: str, inspectio
     canvas.press("ArrowDown")
     canvas.press("ArrowRight")
     told = tab.locator("#occlusion-map .readout").inner_text()
-    before, after = float(lost.probability[1]), float(lost.without[1, 1])
-    assert told == f"“{lost.target[1]}” without “{lost.source[1]}”: from {before:.2f} to {after:.2f}"
+    start, before, after = re.fullmatch(r"(.*: )from (.*) to (.*)", told).groups()  # type: ignore[union-attr]
+    assert start == f"“{lost.target[1]}” without “{lost.source[1]}”: "
+    expected = [float(lost.probability[1]), float(lost.without[1, 1])]
+    assert [float(before), float(after)] == pytest.approx(expected, rel=0.051)
+
+
+def test_an_improbable_word_shows_what_it_loses(open_page, document: str, inspection: Inspection):
+    tab = open_page(document)
+    before, after = torch.tensor([0.004, 0.004, 0.8]), torch.tensor([[0.001, 0.004, 0.9]])
+    data = page_data(inspection, Occlusion(["dog"], ["개", "가", "봐요"], before, after), None)
+    tab.evaluate(DRAW, data)
+    tab.locator("#occlusion-map summary").click()
+    assert tab.locator("#occlusion-map tbody td").all_inner_texts() == ["0.75", "0.00", "−0.11"]
+    tab.locator("#occlusion-map canvas.map").focus()
+    assert tab.locator("#occlusion-map .readout").inner_text() == "“개” without “dog”: from 0.004 to 0.001"
 
 
 def test_canvases_are_not_blank_and_the_greatest_weight_is_darkest(open_page, document: str, inspection: Inspection):
@@ -458,7 +471,7 @@ def test_canvases_are_not_blank_and_the_greatest_weight_is_darkest(open_page, do
     canvas = tab.locator(MAP)
     left, top, cell = (float(canvas.get_attribute(f"data-{name}")) for name in ("left", "top", "cell"))
     seen = pixels(tab, MAP).mean(-1)
-    weights = inspection.cross[1, 0]
+    weights = inspection.cross[1].mean(0)
     y, x = (top + (torch.arange(weights.size(0)) + 0.25) * cell), (left + (torch.arange(weights.size(1)) + 0.25) * cell)
     middle = seen[y.long()][:, x.long()]
     assert middle.std() > 5
@@ -560,10 +573,10 @@ def test_figures_leave_the_page_as_files(open_page, document: str, inspection: I
         return Path(download.value.path())
 
     texts = well_formed(saved("#attention-map", "SVG").read_text(encoding="utf-8"))
-    expected = inspection.map("cross", 2, 1)
+    expected = inspection.map("cross", 2)
     assert set(expected.columns) <= set(texts)
     caption = " ".join(" ".join(texts).split())
-    for part in ("Cross-attention", "layer 2 of 2, head 1 of 2", "model toy", "dragoman"):
+    for part in ("Cross-attention", "layer 2 of 2, mean of 2 heads", "model toy", "dragoman"):
         assert part in caption
     with Image.open(saved("#attention-map", "PNG")) as picture:
         assert picture.format == "PNG"
@@ -574,7 +587,7 @@ def test_figures_leave_the_page_as_files(open_page, document: str, inspection: I
     alone = saved("#attention-map", "HTML").read_text(encoding="utf-8")
     assert "default-src 'none'" in alone
     assert alone.count("<tr>") == 1 + len(expected.rows)
-    assert "; layer 2 of 2, head 1 of 2;" in alone.partition("<figcaption>")[2]
+    assert "; layer 2 of 2, mean of 2 heads;" in alone.partition("<figcaption>")[2]
     nodes = well_formed(saved("#tree-save", "SVG").read_text(encoding="utf-8"))
     assert sum(text == "pruned" for text in nodes) == sum(node.fate == "pruned" for node in inspection.tree.nodes)  # type: ignore[union-attr]
     assert len(json.loads(saved("#heads-save", "JSON").read_text())["heads"]) == 14

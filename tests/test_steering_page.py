@@ -35,7 +35,7 @@ def test_another_word_is_chosen_gone_on_from_and_taken_back(visit, server: Runni
     expected = [one for one in found if one["word"] != bare(words[place])]
     line = tab.locator("#output .line").nth(1)
     line.locator(".word").nth(place).focus()
-    tab.get_by_text("Enter or a click shows other words.").first.wait_for()
+    tab.get_by_text("Another word may stand here: Enter or a click shows which.").first.wait_for()
     expect(line.locator(".word.choice")).to_have_count(sum(most >= 0.05 for most in others))
     tab.keyboard.press("Enter")
     choices = tab.locator("#choices li button")
@@ -111,6 +111,14 @@ def test_a_word_without_likely_others_is_not_offered_and_says_so(visit):
     page.tab.keyboard.press("Escape")
     assert not page.tab.locator("#choices").is_visible()
     assert output.nth(1).evaluate("word => word === document.activeElement")
+    # What is marked agrees with what was listed.
+    assert "choice" not in output.nth(1).get_attribute("class").split()
+    output.first.hover()
+    output.nth(1).hover()
+    expect(page.tab.locator("#readout")).to_contain_text("No other word has a probability of 5% here.")
+    output.nth(1).click()
+    page.tab.wait_for_timeout(50)
+    assert not page.tab.locator("#choices").is_visible()
 
 
 def test_what_is_written_is_kept_and_the_rest_follows(visit, server: Running):

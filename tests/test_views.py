@@ -276,14 +276,12 @@ def test_what_is_lost_is_drawn_with_its_sign_and_with_whole_numbers_beside_words
     inspection = inspect(translator, SENTENCE, translation, name="toy")
     losses = occlusion(translator.model, inspection)
     axes = drawn(view(translator, inspection, "occlusion")).axes[0]
-    torch.testing.assert_close(image(axes), losses.drop.T)
+    torch.testing.assert_close(image(axes), losses.share.T)
     rows, columns = labels(axes)
     assert columns == losses.source
     for row, word, p in zip(rows, losses.target, losses.probability.tolist(), strict=True):
         assert row == f"{word} {p:.2f}" or (len(word) > 30 and re.fullmatch(rf"{word[:9]}.* {p:.2f}", row))
-    low, high = axes.images[0].get_clim()
-    assert low == -high
-    assert high >= float(losses.drop.abs().max())
+    assert axes.images[0].get_clim() == (-1, 1)
 
 
 # Positions and masks.

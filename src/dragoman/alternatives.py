@@ -187,19 +187,21 @@ def most_for_others(model: Model, tokenizer: SideTokenizer, source: Ids, target:
     """Return for each word of a target the most that another word in its place may have as its probability.
 
     It is that of the likeliest piece with which the model would leave the word: at its beginning one that begins a
-    word, later any, times those of the word's pieces before it. source, target: ids without EOS; model: in eval mode.
+    word, later any, behind it one that makes it longer, times those of the word's pieces before it. source, target: ids
+    without EOS; model: in eval mode.
     """
     (log_p,) = next_log_p(model, source, [target], [0])
     right = log_p[range(len(target)), target]
     log_p[range(len(target)), target] = -inf
     log_p[:, sorted(tokenizer.special_ids.union(tokenizer.suppressed))] = -inf
-    inside = ~begins_word(tokenizer).to(log_p.device)
+    inside, ends = ~begins_word(tokenizer).to(log_p.device), ends_word(tokenizer).to(log_p.device)
     most = []
     for word in bare_words(tokenizer, target):
         pieces = slice(word.tokens.start, word.tokens.stop)
         log_p[word.tokens.start, inside] = -inf
         others = right[pieces].cumsum(0) - right[pieces] + log_p[pieces].amax(1)
-        most.append(float(others.exp().amax()) if word.tokens else 0.0)
+        longer = right[pieces].sum() + log_p[word.tokens.stop].masked_fill(ends, -inf).amax()
+        most.append(float(torch.cat([others, longer[None]]).exp().amax()) if word.tokens else 0.0)
     return most
 
 

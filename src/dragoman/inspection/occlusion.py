@@ -29,6 +29,14 @@ class Occlusion:
         """Return (U, W), from -1 to 1: how much less probable a target word is without a source word."""
         return self.probability - self.without
 
+    @property
+    def share(self) -> Tensor:
+        """Return (U, W), from -1 to 1: the drop as a share of the larger of both probabilities, 0 where both are 0.
+
+        An improbable word has little to lose, but may lose all of it.
+        """
+        return self.drop / torch.maximum(self.probability, self.without).clamp(min=1e-30)
+
 
 AT_ONCE = 16  # sources that are scored between two checks
 

@@ -197,7 +197,7 @@ def attention_masks(inspection: Inspection) -> Figure:
 
 
 def occlusion_view(inspection: Inspection, model: Model, *, subwords: bool = False) -> Figure:
-    """Return a map of the probability that each word of the translation loses without each source word.
+    """Return a map of the share of its probability that each word of the translation loses without each source word.
 
     model: the one that was inspected.
     """
@@ -205,11 +205,11 @@ def occlusion_view(inspection: Inspection, model: Model, *, subwords: bool = Fal
     level = "subword" if subwords else "word"
     caption = (
         f"each source {level} left out in turn, the translation scored again; next to each {level} of the translation, "
-        f"its probability with the whole source, the most that it can lose; {caption_end(inspection)}"
+        f"its probability with the whole source; {caption_end(inspection)}"
     )
     letters, probabilities = MAX_LABEL - len(" 0.00"), losses.probability.tolist()
     rows = [f"{shorten_label(word, letters)} {p:.2f}" for word, p in zip(losses.target, probabilities, strict=True)]
-    return occlusion_map(losses.drop.T, rows, losses.source, caption)
+    return occlusion_map(losses.share.T, rows, losses.source, caption)
 
 
 def view_figure(

@@ -130,8 +130,8 @@ def mask_figure(shown: Sequence[Mask], caption: str) -> Figure:
     return Figure(caption, draw, (min(max(total, 6.0), MAX_INCHES), min(height, MAX_INCHES)))
 
 
-def occlusion_map(drops: Tensor, rows: Sequence[str], columns: Sequence[str], caption: str) -> Figure:
-    """Return a map of the probability that each target word (row) loses without each source word (column)."""
-    limit = max(float(drops.abs().max()) if drops.numel() else 0.0, 1e-3)
+def occlusion_map(shares: Tensor, rows: Sequence[str], columns: Sequence[str], caption: str) -> Figure:
+    """Return a map of the share of its probability that each target word (row) loses without each source word."""
     title = "How much less probable each word becomes without a source word"
-    return map_figure(drops, rows, columns, title, caption, signed_scale("probability lost; below 0: gained", limit))
+    scale = signed_scale("share of its probability lost; below 0: gained", 1.0)
+    return map_figure(shares, rows, columns, title, caption, scale)

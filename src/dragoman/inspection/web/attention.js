@@ -6,6 +6,8 @@ import { HeatMap, paintPixels } from "./map.js";
 
 let attended = null; // the data that is shown
 let needed = null;
+let word = null; // that the reader has gone to
+let wentTo = ""; // word, sentence and kind for which the cursor has gone there
 let kinds = [];
 let map = null;
 let thumbnailsOf = ""; // what the thumbnails show now
@@ -14,9 +16,10 @@ Object.assign(state, { subwords: false, special: false, punctuation: false, whol
 const chosen = {}; // what the reader has chosen of that, which stays when the sentence changes: a kind by its name
 
 // missing: asked for the weights of a kind, by its name, that are not in the data; what is shown then is its frame.
-export function showAttention(data, missing) {
+// marked: the word to mark, with its `side`, its `label`, and how many words of the sentence `before` it have the same one.
+export function showAttention(data, missing, marked = null) {
   at("#attention").hidden = !data.kinds.length;
-  needed = missing;
+  [needed, word] = [missing, marked];
   if (data !== attended) takeAttention(data);
   if (kinds.length) drawAttention();
 }
@@ -35,9 +38,10 @@ function takeAttention(data) {
   makeTabs();
   const kind = kinds.findIndex(({ name }) => name === chosen.kind);
   state.kind = kind < 0 ? kinds.length - 1 : kind;
-  // The head that aligns words best is a good one to begin with.
-  const { layer, head } = (data.links && data.alignment.head && data.alignment) || { layer: kinds.at(-1).layers, head: 1 };
-  Object.assign(state, { layer: layer - 1, head: head - 1 }, chosen, { kind: state.kind });
+  // What links words is a good one to begin with: the head that aligns them best, or the mean of the last layer.
+  const { layer, head } = data.alignment ?? { layer: kinds.at(-1).layers, head: null };
+  const first = { layer: layer - 1, head: (head ?? 1) - 1, show: head ? "head" : "mean" };
+  Object.assign(state, first, chosen, { kind: state.kind });
   keepWithin(kinds[state.kind]);
 }
 
@@ -168,10 +172,12 @@ function drawAttention() {
   const hidden = HIDDEN.filter((name) => state[name]).map((name) => t(`hidden.${name}`));
   if (hidden.length) rules.push(t("rule.hidden", hidden.join(", ")));
   at("#show").value = state.show;
+  const mark = { row: placeOf(kind.rows, labels.rows), column: placeOf(kind.columns, labels.columns) };
   map.show({
     rows,
     columns,
     values,
+    mark,
     low: 0,
     high: state.whole ? 1 : most,
     scale: t(state.whole ? "scale.whole" : "scale.own"),
@@ -184,7 +190,27 @@ function drawAttention() {
       return t("cell", rows[row], columns[column], fixed(weight), rank, columns.length, row + 1, column + 1);
     },
   });
+  goToMark(kind, mark, values, columns.length);
   drawThumbnails(kind, labels);
+}
+
+// Which row or column belongs to the word that the reader has gone to; -1: none.
+function placeOf(name, labels) {
+  if (!word || (word.side === "source") !== (name === "source")) return -1;
+  const same = attended[name].words.filter(({ label }) => label === word.label);
+  const token = same[word.before]?.tokens[0];
+  return labels.findIndex(({ tokens }) => tokens.includes(token));
+}
+
+// Goes once to the largest weight of the word.
+function goToMark({ name }, { row, column }, values, width) {
+  const here = JSON.stringify([word, attended.source.text, attended.target.text, name]);
+  if (here === wentTo || (row < 0 && column < 0)) return;
+  wentTo = here;
+  map.pinned = false;
+  const inLine = row < 0 ? values.filter((_, i) => i % width === column) : values.subarray(row * width, (row + 1) * width);
+  const best = inLine.indexOf(largest(inLine));
+  map.goTo(...(row < 0 ? [best, column] : [row, best]));
 }
 
 function markTabs() {

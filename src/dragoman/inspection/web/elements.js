@@ -43,6 +43,9 @@ export const t = (key, ...values) => strings[language][key].replace(/\{(\d)\}/g,
 export const fixed = (value, digits = 2) =>
   value === null ? "" : value.toFixed(digits).replace("-", "−").replace(/^−(0\.?0*)$/, "$1");
 
+// With two digits that say something: "0.31", "0.0031".
+export const shortest = (value) => String(Number(value.toPrecision(2))).replace("-", "−");
+
 export const shortened = (text, longest) => (text.length > longest ? `${text.slice(0, longest - 1)}…` : text);
 
 // Writes the texts that are not made by code.

@@ -55,7 +55,7 @@ export class HeatMap {
   }
 
   // shown: rows, columns (labels), values (row by row), low, high, signed, caption, label, describe(row, column),
-  // least (pixels of a cell).
+  // least (pixels of a cell), mark (a row or a column to put a frame around, -1 for none).
   show(shown) {
     this.shown = shown;
     this.row = Math.max(0, Math.min(this.row, shown.rows.length - 1));
@@ -166,6 +166,11 @@ export class HeatMap {
     );
     context.strokeStyle = variable("--line");
     context.strokeRect(layout.left - 0.5, layout.top - 0.5, wide + 1, high + 1);
+    const { row = -1, column = -1 } = shown.mark ?? {};
+    context.strokeStyle = variable("--accent");
+    context.lineWidth = 2;
+    if (row >= 0) context.strokeRect(layout.left, layout.top + row * layout.cell, wide, layout.cell);
+    if (column >= 0) context.strokeRect(layout.left + column * layout.cell, layout.top, layout.cell, high);
     this.drawBar(colours);
   }
 

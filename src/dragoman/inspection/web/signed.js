@@ -1,6 +1,6 @@
 // Maps of numbers with a sign: the effect of each source word, and the positional encoding.
 
-import { at, decoded, fixed, t } from "./elements.js";
+import { at, decoded, fixed, shortest, t } from "./elements.js";
 import { sentence } from "./files.js";
 import { HeatMap } from "./map.js";
 
@@ -13,17 +13,18 @@ export function showOcclusion(data) {
   if (!data.occlusion) return;
   occlusionMap ??= new HeatMap(at("#occlusion-map"), () => "occlusion");
   const { rows, columns, drops, probabilities } = data.occlusion;
-  const values = Float32Array.from(drops.flat());
-  const most = values.reduce((a, b) => Math.max(a, Math.abs(b)), 0.001);
+  const without = drops.map((row, i) => row.map((drop) => Math.max(0, probabilities[i] - drop)));
+  // Shares, so that improbable words show their losses too.
+  const share = (before, after) => (before === after ? 0 : (before - after) / Math.max(before, after));
+  const values = Float32Array.from(without.flatMap((row, i) => row.map((after) => share(probabilities[i], after))));
   occlusionMap.show({
-    rows, columns, values, low: -most, high: most, signed: true,
+    rows, columns, values, low: -1, high: 1, signed: true,
     scale: t("occlusion.scale"),
     caption: `${t("occlusion.caption")}; ${sentence(data)}`,
     label: `${t("occlusion.title")}. ${t("map-keys-plain")}`,
     describe: (row, column) => {
-      const drop = values[row * columns.length + column];
-      const [before, after] = [probabilities[row], probabilities[row] - drop];
-      return t("occlusion.cell", rows[row], columns[column], fixed(before), fixed(after));
+      const [before, after] = [probabilities[row], without[row][column]].map(shortest);
+      return t("occlusion.cell", rows[row], columns[column], before, after);
     },
   });
 }

@@ -13,8 +13,9 @@ let formats = [];
 // wish: returns the languages and the lines of the glossary.
 export function setUpDocuments(known, wish) {
   [formats, wishOf] = [known, wish];
-  at("#documents").hidden = !formats.length;
-  if (!formats.length) return;
+  const takesSome = Boolean(formats.length);
+  at("#documents").hidden = false;
+  for (const part of document.querySelectorAll("#documents > :not(summary)")) part.hidden = (part.id === "documents-off") === takesSome;
   const choose = at("#document");
   choose.accept = formats.join(",");
   choose.addEventListener("change", () => {
@@ -32,6 +33,7 @@ export function setUpDocuments(known, wish) {
     if (!event.dataTransfer.files.length) return;
     event.preventDefault();
     at("#documents").open = true;
+    if (!takesSome) return at("#documents").scrollIntoView({ block: "nearest" });
     for (const file of event.dataTransfer.files) translateFile(file);
   });
 }

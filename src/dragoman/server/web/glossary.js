@@ -6,6 +6,8 @@ import { download } from "./files.js";
 
 const RULES = ["match", "exact", "any"];
 const KEPT = "glossary";
+const LONGEST = 200; // characters of a term
+const MOST_FAULTS = 50; // that are listed
 
 let terms = {}; // by pair: lists of [source, targets, rule]
 let pairName = "";
@@ -14,6 +16,7 @@ let changed = () => {};
 const selected = { source: "", target: "" }; // what was last selected on each side
 
 const rows = () => (terms[pairName] ??= []);
+const normal = (text) => text.normalize("NFC").trim().replace(/\s+/g, " "); // as the server names a term
 const complete = ([source, targets]) => source.trim() && targets.trim();
 const lineOf = ([source, targets, rule]) => [source.trim(), targets.trim(), ...(rule === "match" ? [] : [rule])].join("\t");
 const linesOf = (list) => list.filter(complete).map(lineOf);
@@ -35,6 +38,7 @@ export function setUpGlossary(whenChanged) {
   at("#add-term").addEventListener("click", addTerm);
   at("#remember").addEventListener("change", keep);
   at("#open-terms").addEventListener("change", openTerms);
+  at("#glossary").addEventListener("paste", pasteTerms);
   at("#save-terms").addEventListener("click", () => {
     download(`glossary-${pairName}.tsv`, "text/tab-separated-values", linesOf(rows()).map((line) => `${line}\n`).join(""));
   });
@@ -45,9 +49,18 @@ export function drawGlossary(source, target, possible) {
   const name = [source, target, possible, language].join();
   if (name === drawnFor) return;
   drawnFor = name;
+  at("#terms-faults").replaceChildren();
   at("#terms-impossible").hidden = possible;
   pairName = `${source}-${target}`;
   drawTerms();
+}
+
+// Puts the focus on the translation of a term.
+export function goToTerm(term) {
+  at("#glossary").open = true;
+  const number = rows().findIndex(([source]) => normal(source) === term);
+  const input = at("#terms tbody").children[number]?.querySelectorAll("input")[1] ?? at("#add-term");
+  input.focus();
 }
 
 function drawTerms() {
@@ -70,7 +83,7 @@ function drawCount() {
 
 function field(row, column, number) {
   const label = t(column ? "term-target" : "term-source", number + 1);
-  const input = make("input", { type: "text", "aria-label": label, dir: "auto", maxlength: 200 });
+  const input = make("input", { type: "text", "aria-label": label, dir: "auto", maxlength: LONGEST });
   input.value = row[column];
   input.addEventListener("input", () => {
     row[column] = input.value.replace(/\s/g, " ");
@@ -103,7 +116,7 @@ function remove(number) {
 
 // Adds a term, or gives it another translation where there is one.
 function put(row) {
-  const same = rows().findIndex(([source]) => row[0] && source.trim() === row[0].trim());
+  const same = rows().findIndex(([source]) => row[0] && normal(source) === normal(row[0]));
   if (same < 0) rows().push(row);
   else rows()[same] = row;
 }
@@ -121,12 +134,40 @@ function addTerm() {
 async function openTerms(event) {
   const [file] = event.target.files;
   event.target.value = "";
-  if (!file) return;
-  for (const line of (await file.text()).split(/\r?\n/)) {
-    const [source = "", targets = "", rule = "match"] = line.split("\t");
-    if (complete([source, targets])) put([source, targets, RULES.includes(rule) ? rule : "match"]);
-  }
+  if (file) takeLines(await file.text());
+}
+
+// Lines into a field are a glossary, too.
+function pasteTerms(event) {
+  const text = event.clipboardData.getData("text/plain");
+  if (!/[\t\n]/.test(text.trim())) return;
+  event.preventDefault();
+  takeLines(text);
+}
+
+// Adds the terms of a file as `--glossary` takes them, and says which lines are left out, and why.
+function takeLines(text) {
+  const first = new Map(); // the lines of the terms
+  const faults = text.replace(/^\ufeff/, "").split(/\r?\n/).map((line, index) => {
+    if (!line.trim() || line.startsWith("#")) return "";
+    const [source, targets = "", rule, ...more] = line.split("\t").map(normal);
+    const every = targets.split("|").map((target) => target.trim());
+    if (!line.includes("\t")) return t("term-fault.tab");
+    if (more.length) return t("term-fault.columns");
+    if (!source || !every.every(Boolean)) return t("term-fault.empty");
+    if (rule && !RULES.includes(rule)) return t("term-fault.rule", rule, RULES.join(", "));
+    if ([source, ...every].some((term) => [...term].length > LONGEST)) return t("term-fault.long", LONGEST);
+    if (first.has(source)) return t("term-fault.twice", source, first.get(source));
+    first.set(source, index + 1);
+    put([source, targets, rule || "match"]);
+    return "";
+  });
+  const said = faults.map((fault, index) => fault && make("li", {}, `${t("line", index + 1)}: ${fault}`)).filter(Boolean);
+  const shown = said.slice(0, MOST_FAULTS);
+  if (said.length > shown.length) shown.push(make("li", {}, t("document.more", said.length - shown.length)));
   redraw();
+  const summary = make("p", {}, t("term-faults", first.size, said.length));
+  at("#terms-faults").replaceChildren(...(said.length ? [summary, make("ul", {}, ...shown)] : []));
 }
 
 function keep() {

@@ -5,7 +5,7 @@ import { showAttention } from "./attention.js";
 import { at, make, t, themed } from "./elements.js";
 import { download } from "./files.js";
 import { nameOf } from "./languages.js";
-import { focusedSentence } from "./paper.js";
+import { focusedSentence, focusedWord } from "./paper.js";
 import { showEncoding, showOcclusion } from "./signed.js";
 import { showHeads, showPositions } from "./tables.js";
 import { showTree } from "./tree.js";
@@ -15,7 +15,7 @@ const PAUSE = 200; // milliseconds for which a sentence has the focus before it 
 const SHOWN_POSITIONS = 50; // at least
 
 const PANELS = {
-  "attention-panel": (data) => showAttention(data, fetchWeights),
+  "attention-panel": (data) => showAttention(data, fetchWeights, focusedWord()),
   heads: showHeads,
   positions: showPositions,
   tree: (data) => drawFetched("tree", data, showTree, ({ inspections: [one] }) => one.inspection.tree),

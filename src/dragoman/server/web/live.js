@@ -234,6 +234,7 @@ function drawKeys() {
 function speakIn(chosen) {
   speak(chosen);
   for (const element of document.querySelectorAll("button[data-label]")) element.title = t(element.dataset.label);
+  at("#write").title = t("write.help");
   drawKeys();
   drawFormats();
   if (limits.pairs) languages.draw();

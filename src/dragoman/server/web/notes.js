@@ -1,6 +1,7 @@
 // What needs a look in a translation, in words.
 
 import { at, make, t } from "./elements.js";
+import { goToTerm } from "./glossary.js";
 import { goToWord } from "./paper.js";
 
 const PLAIN = ["empty", "loop", "too long", "too short", "copied", "wrong script", "unfinished"];
@@ -31,7 +32,9 @@ export function drawNotes(lines, alreadyIn) {
       count += 1;
       const where = translations.length > 1 ? t("line", line + 1) : t("look");
       const button = make("button", { type: "button", onclick: () => goToWord(line, 0) }, where);
-      notes.push(make("li", { class: "warning" }, button, " ", inWords(flag)));
+      const term = flag.startsWith("no ") && flag.slice(3);
+      const mend = term ? [" ", make("button", { type: "button", onclick: () => goToTerm(term) }, t("glossary"))] : [];
+      notes.push(make("li", { class: "warning" }, button, " ", inWords(flag), ...mend));
     }
   });
   lines.forEach(({ translation }, line) => {

@@ -13,7 +13,7 @@ let pair = null; // what can be asked for of the languages
 let looked = null; // side, line, sentence and word that is looked at
 let pinned = false;
 let withProbabilities = false;
-let focused = { line: 0, sentence: 0 }; // the sentence that has the focus, or had it last
+let focused = { side: "target", line: 0, sentence: 0, word: null }; // the place that has the focus, or had it last
 let onFocus = () => {};
 
 const other = (side) => (side === "source" ? "target" : "source");
@@ -111,9 +111,21 @@ export function focusedSentence() {
   return { text: cut(translation.line, source), translation: cut(translation.text, target), wish: translation.wish };
 }
 
+// The word that has the focus, or had it last: its `side`, its `label`, and how many words of its sentence `before` it
+// have the same one; null: none.
+export function focusedWord() {
+  const { side, line, word } = focused;
+  const element = sides[side][line]?.words[word];
+  if (!element) return null;
+  const words = [...element.parentNode.querySelectorAll(".word")];
+  const label = element.firstChild.textContent;
+  const same = words.filter((one) => one.firstChild.textContent === label);
+  return { side, label, before: same.indexOf(element) };
+}
+
 function attend(place) {
-  if (!place || (place.line === focused.line && place.sentence === focused.sentence)) return;
-  focused = { line: place.line, sentence: place.sentence };
+  if (!place || place === focused) return;
+  focused = place;
   onFocus();
 }
 
@@ -187,7 +199,7 @@ function inOtherWords(most) {
 
 export const percent = (part) => new Intl.NumberFormat(language, { style: "percent", maximumSignificantDigits: 2 }).format(part);
 
-// The words for which others are likely can be chosen anew.
+// The words for which others may be likely can be chosen anew.
 function markChoices(words, others) {
   words.forEach((word, number) => {
     if (word.classList.contains("choice") || !(others[number] >= LEAST)) return;
@@ -197,7 +209,13 @@ function markChoices(words, others) {
   });
 }
 
-// attended: called when another sentence gets the focus.
+export function unmarkChoice(word) {
+  word.classList.remove("choice");
+  word.removeAttribute("role");
+  word.removeAttribute("aria-haspopup");
+}
+
+// attended: called when another word or sentence gets the focus.
 export function setUpPaper(attended) {
   onFocus = attended;
   const [output, source] = [at("#output"), at("#source")];

@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { at, make, t } from "./elements.js";
 import { examine, find, steer } from "./lines.js";
-import { goToWord, LEAST, percent, shown } from "./paper.js";
+import { goToWord, LEAST, percent, shown, unmarkChoice } from "./paper.js";
 
 let redraw = () => {};
 let pairNow = () => null;
@@ -107,13 +107,13 @@ async function offer(word) {
   const { place } = word;
   const sentence = sentenceAt(place);
   if (!sentence || sentence.translation.wish.source === sentence.translation.wish.target) return;
-  const { others = [], words: scores = [] } = await examine(sentence.translation, pairNow());
-  if (!word.isConnected || others[place.word] < LEAST) return; // what is said of the word says why
+  const known = await examine(sentence.translation, pairNow());
+  if (!word.isConnected || known.others[place.word] < LEAST) return; // what is said of the word says why
   controller.abort();
   controller = new AbortController();
   const { signal } = controller;
   const own = bare(word.firstChild.textContent);
-  const score = scores.filter(([label]) => label)[place.word]?.[1];
+  const score = known.words.filter(([label]) => label)[place.word]?.[1];
   const title = score === undefined ? t("choices.title", own) : t("choices.title-with", own, percent(Math.exp(score)));
   const status = make("p", { role: "status" }, t("choices.working"));
   const list = make("ol", {});
@@ -126,6 +126,11 @@ async function offer(word) {
     if (!word.isConnected) return at("#choices").hidePopover();
     const others = words.filter(({ word: other }) => other !== own);
     const likely = others.length && others[0].probability >= LEAST;
+    if (!likely && place.word in known.others) {
+      // What the word was marked by is the most that another one may have; now it is known what they have.
+      known.others[place.word] = others[0]?.probability ?? 0;
+      unmarkChoice(word);
+    }
     status.textContent = likely ? t("choices.note") : others.length ? t("choices.few", percent(LEAST)) : t("choices.none");
     list.replaceChildren(...others.map((one) => make("li", {}, choice(one, body.target, () => choose(word, own, prefix, one)))));
     at("button", list)?.focus();

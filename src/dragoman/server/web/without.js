@@ -2,7 +2,7 @@
 // translation. The model's attention is a guess at what belongs together; this is the check.
 
 import { ask } from "./api.js";
-import { at, language, make, t, table } from "./elements.js";
+import { at, language, make, shortest, t, table } from "./elements.js";
 import { nameOf } from "./lines.js";
 import { placeAtCaret, sourceLines } from "./paper.js";
 import { bare, sentenceAt } from "./steering.js";
@@ -63,9 +63,6 @@ async function show() {
     if (error.name !== "AbortError") at("#without-target").textContent = error.message || t(error.kind);
   }
 }
-
-// A probability with two digits that say something: "0.31", "0.0031".
-const shortest = (value) => String(Number(value.toPrecision(2))).replace("-", "−");
 
 function drawDrops([whole, less], lang) {
   const head = ["without.word", "without.with", "without.less", "without.drop"].map((key) => make("th", { scope: "col" }, t(key)));
