@@ -20,7 +20,7 @@ from dragoman.lab import (
     unscaled_training,
 )
 from dragoman.lab.experiment import Effort
-from dragoman.lab.worked_examples import examples
+from dragoman.lab.worked_examples import examples, shapes_table
 from dragoman.model.attention import Additive, MultiHeadAttention, fused_attention, unscaled_attention
 
 EXAMPLES = {example.name: example for example in examples()}
@@ -69,6 +69,16 @@ def test_i_am_dog_has_its_numbers_and_what_follows_from_them():
     near(trace.scaled.var(-1, correction=0)[:2], [5.488, 18.858], 0.0005)
     near(trace.scaled.var(-1, correction=0)[2], 0.4575, 0.00005)
     near(trace.weights, [[0.8379, 0.0031, 0.1589], [0.0002, 0.9998, 0.0001], [0.2105, 0.1314, 0.6581]], 0.00005)
+
+
+@pytest.mark.parametrize("d_v", [3, 5])
+def test_thinking_machines_has_its_shapes(d_v: int):
+    shapes = {row[1]: row[2:] for row in shapes_table().rows if row[0] == f"4 x {d_v}"}
+    matrices = {"X": (2, 4), "W^Q": (4, 3), "W^K": (4, 3), "W^V": (4, d_v)}
+    words = {"Q": (2, 3), "K": (2, 3), "V": (2, d_v), "Q Kᵀ": (2, 2), "weights": (2, 2), "output": (2, d_v)}
+    assert shapes == matrices | words
+    example = EXAMPLES[f"thinking-machines-{d_v}"]
+    assert [t.shape for t in (example.query, example.value, example.trace.output)] == [(2, 3), (2, d_v), (2, d_v)]
 
 
 # Scaling.

@@ -8,9 +8,8 @@ import torch
 from conftest import tiny_transformer
 
 from dragoman.config import TrainingConfig
-from dragoman.data.batches import Batch, Ids, source_batch
-from dragoman.data.tokenizer import BOS, EOS
-from dragoman.decoding.search import OutputSpec, finish, greedy_search
+from dragoman.data.batches import Batch, Ids
+from dragoman.lab.tasks import exact_share
 from dragoman.model import Model, build
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner
@@ -31,7 +30,7 @@ def sentences(count: int, seed: int) -> list[Ids]:
 
 
 def learn(task: Callable[[Ids], Ids], good_enough: float, seed: int) -> tuple[Model, float]:
-    """Train until the accuracy on unseen sentences is good enough, for so many steps at most."""
+    """Train until so many unseen sentences come out exactly right, for so many steps at most."""
     torch.manual_seed(seed)
     model, settings = build(CONFIG, SYMBOLS), TrainingConfig(label_smoothing=0.1, precision="float32")
     learner = Learner(model, settings, ProcessGroup(torch.device("cpu")))
@@ -42,30 +41,23 @@ def learn(task: Callable[[Ids], Ids], good_enough: float, seed: int) -> tuple[Mo
         batch = Batch.of(ids, [task(each) for each in ids])
         learner.update([batch], batch.tokens, paper_rate(step, CONFIG.d_model, 200), (seed, step))
         if step % 50 == 0:
-            reached = accuracy(model, task)
+            reached = exact(model, task)
     return model, reached
 
 
-def accuracy(model: Model, task: Callable[[Ids], Ids]) -> float:
-    """The share of tokens, ends included, that greedy search gets right in unseen sentences."""
-    sources = sentences(200, seed=-1)
-    limits = torch.tensor([len(ids) + 5 for ids in sources])
-    found = finish(greedy_search(model.eval(), source_batch(sources), OutputSpec(BOS, EOS, limits)))
-    right = total = 0
-    for source, (hypothesis,) in zip(sources, found, strict=True):
-        wanted = [*task(source), EOS]
-        given = [*hypothesis.tokens, EOS] if hypothesis.finished else hypothesis.tokens
-        right += sum(a == b for a, b in zip(wanted, given, strict=False))
-        total += max(len(wanted), len(given))
-    return right / total
+def exact(model: Model, task: Callable[[Ids], Ids]) -> float:
+    """The share of unseen sentences of which greedy search gets every token right, the end included."""
+    return exact_share(model, [(ids, task(ids)) for ids in sentences(200, seed=-1)])
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
+@pytest.mark.parametrize(
+    ("seed", "share"), [(1, 0.9), *(pytest.param(n, 0.99, marks=pytest.mark.slow) for n in (1, 2, 3))]
+)
 @pytest.mark.parametrize("name", TASKS)
-def test_it_learns_to_copy_and_to_reverse_in_few_steps(name: str, seed: int):
+def test_it_learns_to_copy_and_to_reverse_in_few_steps(name: str, seed: int, share: float):
     began = time.process_time()
-    model, reached = learn(TASKS[name], 0.995, seed)
-    assert reached >= 0.99
+    model, reached = learn(TASKS[name], share, seed)
+    assert reached >= share
     assert time.process_time() - began < SECONDS
     other = TASKS["reverse" if name == "copy" else "copy"]
-    assert accuracy(model, other) < 0.7  # what was learned is this task and not the other
+    assert exact(model, other) < 0.3  # what was learned is this task; one word in a sentence is the same in both
