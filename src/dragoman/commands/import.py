@@ -13,8 +13,8 @@ from dragoman.commands import parse
 class Options:
     """Import a model of Hugging Face (MarianMT, M2M100, NLLB-200, SMaLL-100) or Marian, and print its new folder.
 
-    What the source is, is found by looking. What cannot be imported is refused with all reasons, and nothing is
-    written.
+    What the source is, is found by looking; it may be an export of ours for Hugging Face. What cannot be imported is
+    refused with all reasons, and nothing is written.
 
     $ dragoman import opus-mt-en-de runs/en-de
     $ dragoman import nllb-200-distilled-600M runs/en-ko --tag eng_Latn --target-tag kor_Hang

@@ -21,7 +21,7 @@ from dragoman.files import new_folder
 from dragoman.interop.ctranslate2.conversion import rounded_to_float16
 from dragoman.interop.verification import Agreement, Copy, Mismatch, dealt, made_up, verify
 from dragoman.model import Model
-from dragoman.model_folder import find_model, read_model
+from dragoman.model_folder import copy_records, find_model, read_model
 from dragoman.text.tags import DefaultTags
 from dragoman.translation.translator import MAX_SOURCE_TOKENS, Translator
 
@@ -104,6 +104,7 @@ def export_model(
     try:
         with new_folder(out) as draft:
             agreement = write_checked(target, exported, sources, draft, compute_type)
+            copy_records(folder, draft, target.records)
             quality = None
             if compute_type == "int8":
                 quality = measure(exported, target, target.open(draft, exported, compute_type), test)
