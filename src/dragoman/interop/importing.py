@@ -20,6 +20,9 @@ from dragoman.interop.checker import Checker
 from dragoman.interop.huggingface import is_hugging_face, read_hugging_face
 from dragoman.interop.marian import is_marian, read_marian
 from dragoman.interop.sources import Foreign, source_file
+from dragoman.interop.transformers.engine import import_transformers
+from dragoman.interop.transformers.original import compare_with_original
+from dragoman.interop.verification import Agreement, Mismatch
 from dragoman.interop.weights import build_model
 from dragoman.interop.yml import read_text
 from dragoman.model_folder import copy_records, exported_for, write_model
@@ -39,20 +42,35 @@ RECORDS = (
 
 
 def import_model(
-    source: str | Path, out: str | Path, positions: ImportedPositions = "own", tag: str = "", target_tag: str = ""
+    source: str | Path,
+    out: str | Path,
+    positions: ImportedPositions = "own",
+    tag: str = "",
+    target_tag: str = "",
+    check: bool = False,
+    sample: str | Path | None = None,
 ) -> Path:
     """Import a model of others as the new model folder `out`, and return that.
 
     source: a folder or a zip file of Hugging Face (MarianMT, M2M100, NLLB-200, SMaLL-100) or Marian, also one that
-    `export_model` has written for Hugging Face; positions: 'own'
-    for those that the program it comes from computes, 'marian' for those that Marian trained a MarianMT with; tag,
-    target_tag: what sources and targets begin with where nobody says so. Raise DragomanError with all reasons where it
-    cannot be imported or has no such tag, and UsageError where `out` exists.
+    `export_model` has written for Hugging Face; positions: 'own' for those that the program it comes from computes,
+    'marian' for those that Marian trained a MarianMT with; tag, target_tag: what sources and targets begin with where
+    nobody says so; check: compare the new model with the source in `transformers`; sample: a file for that with a text
+    in each line, None for made-up ones.
+
+    Raise DragomanError with all reasons where it cannot be imported or has no such tag, and where the check fails or
+    transformers is missing; UsageError where `out` exists and for arguments that do not go together.
     """
     check_argument("source", source, str | Path)
     check_argument("out", out, str | Path)
     check_choice("positions", positions, ("own", "marian"))
     source, out = Path(source), Path(out)
+    if sample is not None and not check:
+        raise UsageError("--sample is for --check, which compares with transformers")
+    if check and positions == "marian":
+        raise UsageError("--check compares with transformers, which has other positions than --positions marian")
+    if check:
+        import_transformers()
     if out.exists() or out.is_symlink():
         raise UsageError(f"{out}: exists already")
     require_folder(out)
@@ -60,6 +78,8 @@ def import_model(
         raise DragomanError(f"{source}: no such file or folder")
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
         folder = source if source.is_dir() else unpack(source, Path(scratch) / "unpacked")
+        if check and not is_hugging_face(folder):
+            raise DragomanError(f"{source}: --check compares with transformers, which reads only its own folders")
         checker = Checker(source)
         foreign = read_foreign(folder, checker, positions == "marian", Path(scratch))
         model = build_model(foreign.original)
@@ -68,6 +88,16 @@ def import_model(
         tags = DefaultTags(tag or recorded.source, target_tag or recorded.target)
         tokenizers.source.tag_ids(tags.source)
         tokenizers.target.tag_ids(tags.target)
+        if check:
+            try:
+                agreement = compare_with_original(
+                    model, foreign.original, folder, tokenizers.source, tags.source, sample
+                )
+            except Mismatch as error:
+                raise DragomanError(
+                    f"{out}: not written: it does not translate as {source} in transformers: {error}"
+                ) from None
+            checker.note(describe_check(agreement, sample))
         origin = Origin.load(folder) or Origin(source.name, read_licence(folder))
         card = card_of_import(out.name, foreign, checker, origin.licence)
         with new_folder(out) as draft:
@@ -94,6 +124,13 @@ def tokenizers_of(foreign: Foreign) -> Tokenizers:
         for side in (foreign.source, foreign.target)
     )
     return Tokenizers.of(source) if foreign.source == foreign.target else Tokenizers(source, target)
+
+
+def describe_check(agreement: Agreement, sample: str | Path | None) -> str:
+    """Return the note of a card on how far a new model agrees with what transformers makes of its original."""
+    what = f"sources of {Path(sample).name}" if sample else "made-up sources"
+    version, found = import_transformers().__version__, "; ".join(str(agreement).splitlines())
+    return f"compared with transformers {version} on {what}: {found}"
 
 
 def read_foreign(folder: Path, checker: Checker, marian_positions: bool, scratch: Path) -> Foreign:
