@@ -34,7 +34,7 @@ from dragoman.files import new_folder
 from dragoman.inspection.summary import Summary
 from dragoman.model import build
 from dragoman.model_folder import verify_files, write_model
-from dragoman.translation.extent import SourceExtent
+from dragoman.text.extent import SourceExtent
 from dragoman.translation.safeguards import NO_SAFEGUARDS
 from dragoman.translation.translator import Translator
 

@@ -28,8 +28,8 @@ from dragoman.export import run
 from dragoman.export.onnx import ONNX
 from dragoman.export.run import Report
 from dragoman.export.target import Exported
-from dragoman.export.tokenizer import check_tokenizer, complete, write_tokenizer, write_tokenizers
 from dragoman.files import MANIFEST, fingerprint, new_folder
+from dragoman.interop.tokenizer_json import check_tokenizer, complete, write_tokenizer, write_tokenizers
 from dragoman.interop.verification import Mismatch
 from dragoman.model import build
 from dragoman.model_folder import read_model, write_model
@@ -173,7 +173,7 @@ def lost_bias(to: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def swapped_tag(to: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The two tags have each other's ids in the tokenizer."""
-    monkeypatch.setattr("dragoman.export.tokenizer.write_tokenizer", write_swapped)
+    monkeypatch.setattr("dragoman.interop.tokenizer_json.write_tokenizer", write_swapped)
 
 
 def write_swapped(tokenizer: Tokenizer, file: Path, order: Sequence[int]) -> None:

@@ -13,7 +13,7 @@ from foreign import m2m100_folder, marian_folder, npz_folder
 from dragoman import Tokenizer, Translator, export_model
 from dragoman.config import AttentionConfig, SearchConfig, TransformerConfig
 from dragoman.errors import DragomanError
-from dragoman.export import tokenizer as own_subwords
+from dragoman.interop import tokenizer_json as own_subwords
 from dragoman.interop.importing import import_model
 from dragoman.interop.transformers import conversion
 from dragoman.model.positions import sinusoids

@@ -10,8 +10,8 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.files import new_folder
+from dragoman.text.extent import SourceExtent
 from dragoman.training.extent import measure_extent
-from dragoman.translation.extent import SourceExtent
 
 
 def extent_of(sources: list[str], tokenizer: Tokenizer, folder: Path) -> SourceExtent:

@@ -72,7 +72,7 @@ FLAGS = {
     "inspect": "-m --model --translation --tag --target-tag --out --html --json --view --sample --kind --layer --head "
     + f"--aggregate --subwords --threads {ONE_BEST.replace('--split', '')}",
     "lab": "--quick --out --seeds --threads --train --dev --test",
-    "import": "--positions --tag --target-tag",
+    "import": "--positions --tag --target-tag --check --sample",
     "distill": "--teacher --train --dev --test --out --originals --block --shard --ray --engine --compute-type --json "
     + f"--threads --quiet --preset {TRAINING} {TRANSFORMER} {ONE_BEST}",
     "backtranslate": "-m --model --text --out --tag --model-tag --model-target-tag --reverse --noise --max-tokens "

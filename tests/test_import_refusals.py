@@ -325,6 +325,18 @@ def test_lists_without_their_subwords(tmp_path: Path):
     assert "Moses or BPE with '@@'" in reasons(tmp_path / "their", tmp_path)
 
 
+def test_a_bias_in_the_output_of_an_m2m100(m2m100: Path, tmp_path: Path):
+    """`transformers` would leave it out; a bias of zeros is none."""
+    folder = copy_of(m2m100, tmp_path / "their")
+    words = json.loads((folder / "config.json").read_text())["vocab_size"]
+    bias = torch.zeros(1, words)
+    with_tensor("final_logits_bias", bias)(folder)
+    import_model(folder, tmp_path / "none")
+    bias[0, 7] = 0.1
+    with_tensor("final_logits_bias", bias)(folder)
+    assert "'final_logits_bias' is a bias in the output, which transformers leaves out" in reasons(folder, tmp_path)
+
+
 def test_a_checkpoint_of_fairseq_and_nothing_at_all(tmp_path: Path):
     folder = tmp_path / "their"
     folder.mkdir()

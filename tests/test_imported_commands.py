@@ -21,6 +21,8 @@ from test_marian_model import EXPECTED, MARIAN
 from dragoman.config import TransformerConfig
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.demo.phrasebook import phrasebook
+from dragoman.inspection.inspection import inspect
+from dragoman.inspection.page import page_data
 from dragoman.interop.importing import import_model
 from dragoman.model_folder import find_model
 from dragoman.translation.translator import Translator
@@ -151,6 +153,33 @@ def test_inspect(view: str, form: Form, tmp_path: Path, dragoman: Any):
     if "html" in view:
         source = form.tokenizers.source
         assert all(word in written for word in source.decode(source.encode(text)).split() if word.isalpha())
+
+
+def test_alignments_and_pages_name_the_words_of_the_sentences(form: Form, tmp_path: Path, dragoman: Any):
+    """Whole words of both sides, and nothing else."""
+    translator, unknown = Translator.load(form.model, threads=1), {side.unknown for side in form.tokenizers}
+    pairs = [
+        pair
+        for pair in sides(form.pairs)
+        if not unknown & {id for side, text in zip(form.tokenizers, pair, strict=True) for id in side.encode(text)}
+    ][:4]
+    assert len(pairs) > 2
+    (tmp_path / "known.tsv").write_text("".join("\t".join(pair) + "\n" for pair in pairs), encoding="utf-8")
+    align = ["align", "-m", form.model, tmp_path / "known.tsv", "--text"]
+    aligned, cut = (dragoman(*align, *flags).out.splitlines() for flags in ((), ("--subwords",)))
+    tags = {f"<tag:{tag}>" for tag in form.tokenizers.source.tags}
+    for (source, target), line in zip(pairs, aligned, strict=True):
+        inspection = inspect(translator, source, target)
+        links = page_data(inspection, None, None)["links"]
+        named = [word for word in links["source"] if word not in tags]
+        assert (named, links["target"]) == (source.split(), target.split())
+        linked = [link.split("→") for link in line.split()]
+        assert {word for word, _ in linked} <= {*source.split()}
+        assert sorted(word for _, word in linked) == sorted(target.split())  # one link for each
+        for sentence, text in ((inspection.source, source), (inspection.target, target)):
+            assert [word.label for word in sentence.words if word.label not in tags] == [*text.split(), "</s>"]
+            assert [token.label for token in sentence.tokens] != [word.label for word in sentence.words]  # the control
+    assert all(line != other for line, other in zip(aligned, cut, strict=True))  # so are pieces
 
 
 def test_info(form: Form, dragoman: Any):

@@ -24,11 +24,11 @@ from dragoman.decoding.search import Hypothesis
 from dragoman.errors import DragomanError
 from dragoman.model import build
 from dragoman.model_folder import find_model
+from dragoman.text.extent import SourceExtent
 from dragoman.text.glossary import Entry, Glossary
 from dragoman.training.loop import Loop
 from dragoman.training.terms import FILE, SourceTerms, find_terms, mine_terms
 from dragoman.translation import placement
-from dragoman.translation.extent import SourceExtent
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.terms import insert_terms
 from dragoman.translation.translator import Translator

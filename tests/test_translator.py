@@ -28,9 +28,9 @@ from dragoman.errors import UsageError
 from dragoman.files import replace_link
 from dragoman.model import build
 from dragoman.model_folder import read_model
+from dragoman.text.extent import SourceExtent
 from dragoman.text.glossary import Entry, Glossary
 from dragoman.translation import engines
-from dragoman.translation.extent import SourceExtent
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
 from dragoman.translation.segments import Segment
 from dragoman.translation.translation import Translation

@@ -13,9 +13,9 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST, fingerprint
 from dragoman.model_folder import read_model, verify_files
+from dragoman.text.extent import SourceExtent
 from dragoman.text.scripts import read_scripts
 from dragoman.training.checkpoint import load_checkpoint
-from dragoman.translation.extent import SourceExtent
 
 
 @pytest.fixture

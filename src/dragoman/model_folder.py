@@ -130,16 +130,17 @@ class Damage(NamedTuple):
 
 
 def find_damage(folder: Path, manifest: dict[str, tuple[int, str]]) -> Iterator[Damage]:
-    """Yield the files of a model folder that are missing or were changed.
+    """Yield the files of a model folder, or of a folder that a model was exported to, that are missing or were changed.
 
-    Raise DragomanError as `check_size` does where a file is what the manifest says, or is too large to find out.
+    Raise DragomanError as `check_size` does where a file of a model folder is what the manifest says, or is too large
+    to find out.
     """
-    sound = True
+    sound, exported = True, exported_for(folder, manifest)
     # The weights come last: the other files tell how large they may be.
     for name in sorted(manifest, key=lambda name: (name in (WEIGHTS, STATE), name)):
         size, digest = manifest[name]
         file, expected = folder / name, f"{size:,} bytes"
-        if sound and file.is_file() and file.stat().st_size == size:
+        if sound and not exported and file.is_file() and file.stat().st_size == size:
             try:
                 check_size(file)
             except DragomanError:

@@ -94,8 +94,8 @@ def main(arguments: list[str]) -> None:
     from dragoman.synthesis.progress import TextProgress
     from dragoman.synthesis.ray import synthesise_on_ray
     from dragoman.synthesis.synthesise import synthesise
+    from dragoman.text.extent import model_scripts
     from dragoman.text.scripts import direction_warning
-    from dragoman.translation.extent import model_scripts
 
     job = Job(
         model=find_model(Path(options.model)),

@@ -1,5 +1,6 @@
 """dragoman import"""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,10 +14,11 @@ from dragoman.commands import parse
 class Options:
     """Import a model of Hugging Face (MarianMT, M2M100, NLLB-200, SMaLL-100) or Marian, and print its new folder.
 
-    What the source is, is found by looking. What cannot be imported is refused with all reasons, and nothing is
-    written.
+    What the source is, is found by looking; it may be an export of ours for Hugging Face. What cannot be imported is
+    refused with all reasons, and nothing is written.
 
     $ dragoman import opus-mt-en-de runs/en-de
+    $ dragoman import opus-mt-en-de runs/en-de --check --sample source.txt
     $ dragoman import nllb-200-distilled-600M runs/en-ko --tag eng_Latn --target-tag kor_Hang
     """
 
@@ -30,11 +32,27 @@ class Options:
     "tag that each source begins with where none is given"
     target_tag: str = ""
     "tag that each translation begins with where none is given"
+    check: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "compare the new model with the source in transformers, and print its card; a model that translates otherwise fails"
+    sample: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    "text to compare them on, a source in each line; default: made-up sources"
 
 
 def main(arguments: list[str]) -> None:
-    """Run `dragoman import`: write the model folder, and print its name."""
+    """Run `dragoman import`: write the model folder, print its card on standard error if checked, and its name."""
     options = parse(Options, "import", arguments)
     from dragoman.interop.importing import import_model
+    from dragoman.training.card import read_card
 
-    print(import_model(options.source, options.out, options.positions, options.tag, options.target_tag))
+    import_model(
+        options.source,
+        options.out,
+        positions=options.positions,
+        tag=options.tag,
+        target_tag=options.target_tag,
+        check=options.check,
+        sample=options.sample,
+    )
+    if options.check:
+        print(read_card(options.out), end="", file=sys.stderr)
+    print(options.out)

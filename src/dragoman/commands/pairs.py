@@ -12,9 +12,9 @@ from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.forced import max_positions
 from dragoman.model import Model
+from dragoman.text.extent import model_scripts
 from dragoman.text.scripts import direction_warning
 from dragoman.text.tags import DefaultTags
-from dragoman.translation.extent import model_scripts
 
 BLOCK = 1024  # pairs in memory
 Result = TypeVar("Result")

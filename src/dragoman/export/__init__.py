@@ -1,6 +1,6 @@
 """Write models for other programs: `dragoman export`.
 
 `run` writes a folder and proves that it translates as the model does; each target, a file of its own, knows what
-belongs into it. `tokenizer` writes the subwords as other programs read them, `readme` the text for people, and `page/`
-is what a browser gets.
+belongs into it. `sentencepiece` writes the subwords of imported models, `readme` the text for people, and `page/` is
+what a browser gets.
 """

@@ -16,9 +16,9 @@ from dragoman.export.sentencepiece import (
     write_models,
 )
 from dragoman.export.target import Exported, Target
-from dragoman.export.tokenizer import TARGET_FILE, check_tokenizers, write_tokenizers
 from dragoman.interop.ctranslate2.conversion import convert, import_ctranslate2, unknown_settings
 from dragoman.interop.ctranslate2.engine import CTranslate2Engine, read_vocabularies
+from dragoman.interop.tokenizer_json import TARGET_FILE, check_tokenizers, write_tokenizers
 from dragoman.interop.verification import Mismatch
 
 USAGE = """

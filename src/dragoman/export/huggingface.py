@@ -11,7 +11,8 @@ from dragoman.data.tokenizer import EOS, tag_piece
 from dragoman.errors import DragomanError
 from dragoman.export.sentencepiece import known_tags, names_of, sentencepiece_sides, tag_name, write_models
 from dragoman.export.target import Exported, Target
-from dragoman.export.tokenizer import TARGET_FILE, write_tokenizers
+from dragoman.interop.importing import RECORDS
+from dragoman.interop.tokenizer_json import TARGET_FILE, write_tokenizers
 from dragoman.interop.transformers.conversion import (
     LENGTH,
     Layout,
@@ -184,4 +185,5 @@ HUGGING_FACE = Target(
     check_subwords=check_subwords,
     open=open_copy,
     usage=usage,
+    records=RECORDS,
 )

@@ -10,10 +10,10 @@ from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.export.sentencepiece import check_models, known_tags, names_of, sentencepiece_sides, write_models
 from dragoman.export.target import Exported, Target
-from dragoman.export.tokenizer import TARGET_FILE, check_tokenizers, write_tokenizers
 from dragoman.interop.onnx.conversion import check_model, convert
 from dragoman.interop.onnx.graph import import_onnx
 from dragoman.interop.onnx.session import OnnxEngine, OnnxModel
+from dragoman.interop.tokenizer_json import TARGET_FILE, check_tokenizers, write_tokenizers
 from dragoman.interop.verification import Mismatch
 from dragoman.model.transformer import Transformer
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dragoman.config.fields import check_argument, check_choice
 from dragoman.data.batches import Ids
-from dragoman.data.corpus import read_corpus, read_lines
+from dragoman.data.corpus import read_corpus
 from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation.metrics import Scores, evaluate
 from dragoman.export.ctranslate2 import CTRANSLATE2
@@ -19,11 +19,11 @@ from dragoman.export.target import Exported, Target
 from dragoman.export.web import WEB
 from dragoman.files import new_folder
 from dragoman.interop.ctranslate2.conversion import rounded_to_float16
-from dragoman.interop.verification import Agreement, Copy, Mismatch, dealt, made_up, verify
+from dragoman.interop.verification import SOURCES, Agreement, Copy, Mismatch, dealt, made_up, read_sample, verify
 from dragoman.model import Model
-from dragoman.model_folder import find_model, read_model
+from dragoman.model_folder import copy_records, find_model, read_model
 from dragoman.text.tags import DefaultTags
-from dragoman.translation.translator import MAX_SOURCE_TOKENS, Translator
+from dragoman.translation.translator import Translator
 
 TARGETS: dict[str, Target] = {
     "ctranslate2": CTRANSLATE2,
@@ -31,7 +31,6 @@ TARGETS: dict[str, Target] = {
     "huggingface": HUGGING_FACE,
     "web": WEB,
 }
-SOURCES = 200  # that are translated to compare an export with its model
 MOST_LOST = 0.5  # BLEU that int8 may cost
 
 
@@ -100,10 +99,12 @@ def export_model(
     folder = find_model(Path(model))
     exported = Exported(*read_model(folder), DefaultTags.load(folder))
     target.check(exported)
-    sources = read_sample(sample, exported) if sample else made_up_sources(exported)
+    tokenizer, longest = exported.tokenizers.source, exported.model.config.max_positions
+    sources = read_sample(sample, tokenizer, longest) if sample else made_up(len(tokenizer), SOURCES, longest)
     try:
         with new_folder(out) as draft:
             agreement = write_checked(target, exported, sources, draft, compute_type)
+            copy_records(folder, draft, target.records)
             quality = None
             if compute_type == "int8":
                 quality = measure(exported, target, target.open(draft, exported, compute_type), test)
@@ -113,25 +114,6 @@ def export_model(
     except Mismatch as error:
         raise DragomanError(f"{out}: not written: the export does not translate as {folder} does: {error}") from None
     return report
-
-
-def read_sample(file: str | Path, exported: Exported) -> list[Ids]:
-    """Return the ids of the first SOURCES lines with text in a file, long ones cut.
-
-    Raise DragomanError where it cannot be read, or has none.
-    """
-    longest = min(MAX_SOURCE_TOKENS, (exported.model.config.max_positions or MAX_SOURCE_TOKENS + 1) - 1)
-    lines = (line for line in read_lines(str(file)) if line and line.strip())
-    encoded = exported.tokenizers.source.encode_sources(list(itertools.islice(lines, SOURCES)))
-    sources: list[Ids] = [ids[:longest] for ids in encoded]
-    if not sources:
-        raise DragomanError(f"{file}: no line with text")
-    return sources
-
-
-def made_up_sources(exported: Exported) -> list[Ids]:
-    """Return SOURCES made-up sources."""
-    return made_up(len(exported.tokenizers.source), SOURCES, exported.model.config.max_positions)
 
 
 def dealt_pairs(exported: Exported) -> tuple[list[Ids], list[Ids]]:

@@ -38,3 +38,5 @@ class Target:
     "open a folder that was written, to be compared; raise Mismatch where its words are not those of the model"
     usage: Callable[[Exported, str], str]
     "how the folder is used, for the README: Markdown, with a program that needs the folder alone"
+    records: tuple[str, ...] = ()
+    "records of the model folder that go along, for an import of the folder"

@@ -9,11 +9,11 @@ from dragoman.config.languages import LanguagePair
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import plural
 from dragoman.interop.ctranslate2.conversion import describe_engines, unknown_settings
+from dragoman.text.extent import SourceExtent
 from dragoman.text.languages import read_languages
 from dragoman.text.origin import Origin
 from dragoman.text.scripts import name_scripts, read_scripts
 from dragoman.text.tags import DefaultTags
-from dragoman.translation.extent import SourceExtent
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Read models as Hugging Face's `transformers` has them: MarianMT (OPUS-MT), M2M100, NLLB-200 and SMaLL-100.
+"""Read models as Hugging Face's `transformers` has them: MarianMT (OPUS-MT), M2M100, NLLB-200, SMaLL-100, our exports.
 
 They compute what `transformers` does. What shapes the model is read from config.json, with the defaults of its class
 where a setting is missing; which matrices are tied is read from the tensors. Sources: modeling_marian.py,
@@ -8,13 +8,14 @@ huggingface/transformers 5.23.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.config.fields import MAX_LAYERS, MAX_SIZE
 from dragoman.data.spm import Kind, read_spm
+from dragoman.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from dragoman.errors import DragomanError
 from dragoman.files import MAX_RECORD_SIZE
 from dragoman.interop.checker import Checker, Settings
@@ -24,6 +25,7 @@ from dragoman.interop.sources import (
     MAX_LIST,
     MAX_WORDS,
     Foreign,
+    Subwords,
     Vocabulary,
     arrange,
     language_tags,
@@ -32,9 +34,12 @@ from dragoman.interop.sources import (
     source_file,
 )
 from dragoman.interop.tensors import SafeTensors, Tensors
+from dragoman.interop.tokenizer_json import FILE, TARGET_FILE, read_written
 from dragoman.interop.weights import MISSING, Original, check_tensors, columns_in_pairs, rows_of
 from dragoman.model.positions import sinusoids, sinusoids_in_halves
 
+GENERATION, M2M100_SPM = "generation_config.json", "sentencepiece.bpe.model"
+OUTPUT_BIAS = "final_logits_bias"
 LANGUAGE = re.compile(r"__([\w.-]{1,40})__|([a-z]{2,3}_[A-Z][a-z]{3})")  # of M2M100 and of NLLB
 
 # What a missing setting means: configuration_marian.py and configuration_m2m_100.py.
@@ -123,8 +128,8 @@ HARMLESS = set(
 
 
 def is_hugging_face(folder: Path) -> bool:
-    """Return whether a folder looks like one of `transformers`: it has a config.json that is not ours."""
-    return (folder / "config.json").exists() and not (folder / "manifest.json").exists()
+    """Return whether a folder looks like one of `transformers`: it has a config.json."""
+    return (folder / "config.json").exists()
 
 
 def read_hugging_face(folder: Path, checker: Checker, marian_positions: bool, scratch: Path) -> Foreign:
@@ -150,26 +155,97 @@ def read_hugging_face(folder: Path, checker: Checker, marian_positions: bool, sc
     for name, id in (("pad_token_id", pad), ("decoder_start_token_id", start), ("eos_token_id", end)):
         checker.expect(id < target_size, f"config.json has {name} = {id:,}, but {target_size:,} words")
     checker.expect(kind == "marian" or not marian_positions, "the positions of Marian are for MarianMT alone")
-    vocabularies = (read_marian_words if kind == "marian" else read_m2m100_words)(folder, checker, end)
-    for vocabulary, words in zip(vocabularies, (size, target_size), strict=False):
-        most = max(vocabulary.words.values())
-        checker.expect(most < words, f"config.json has {words:,} words, but {vocabulary.file} {most + 1:,}")
-    checker.finish()
-    source, target = vocabularies
-    rows = source_rows = rows_of(target_size, pad, start, end)
-    if source.words != target.words:
-        source_rows = rows_of(size, source.words.get("<pad>", MISSING), MISSING, source.words["</s>"])
+    words = read_words_of(folder, kind, (size, target_size), (pad, start, end), checker)
+    config = replace(config, output_bias=kind == "marian" or bool(words.unsayable))
     tensors = open_weights(folder, checker, scratch)
     columns = None
     if kind == "marian" and not marian_positions and not has_positions_of_marian(tensors, config, checker):
         columns = columns_in_pairs(config.d_model)
     elif kind == "marian":
         config = replace(config, positions="sinusoidal-halves")
-    sides = arrange(source, source_rows), arrange(target, rows)
-    original = Original(tensors, hugging_face_names, config, source_rows, rows, sides[1].unsayable, columns)
-    check_tensors(original, checker, POSITION_TABLES)
+    elif OUTPUT_BIAS in tensors.shapes and tensors.read(OUTPUT_BIAS).any():
+        checker.refuse(
+            f"the tensor '{OUTPUT_BIAS}' is a bias in the output, which transformers leaves out of an M2M100"
+        )
+    original = Original(tensors, hugging_face_names, config, *words.rows, words.unsayable, columns)
+    check_tensors(original, checker, (*POSITION_TABLES, OUTPUT_BIAS))
     checker.finish()
-    return Foreign(FORMS[kind], original, *sides, "target" if kind == "marian" or is_small100(folder) else "text")
+    return Foreign(FORMS[kind], original, words.sides[0], words.sides[1], words.tags_name)
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of both sides, and where they are in the matrices of the original: see `Original` and `Foreign`."""
+
+    sides: tuple[Subwords, Subwords] | tuple[Tokenizer, Tokenizer]
+    rows: tuple[list[int], list[int]]
+    unsayable: list[int]
+    tags_name: Literal["text", "target"] | None
+
+
+def read_words_of(
+    folder: Path, kind: str, sizes: tuple[int, int], special: tuple[int, int, int], checker: Checker
+) -> Words:
+    """Return the words in a folder. Raise DragomanError with all reasons so far if there are any.
+
+    sizes: rows of the source's and the target's matrices; special: rows of padding, start and end.
+    """
+    if own := read_own_subwords(folder, sizes, special, checker):
+        checker.finish()
+        rows, target_rows = (rows_of(size, *special) for size in sizes)
+        return Words(own, (rows, target_rows), [], None)
+    names = {file.name for file in folder.iterdir()}
+    exported = "source.spm" in names and M2M100_SPM not in names  # as MarianTokenizer reads them, for any kind
+    read = read_marian_words if kind == "marian" or exported else read_m2m100_words
+    vocabularies = read(folder, checker, special[2])
+    for vocabulary, size in zip(vocabularies, sizes, strict=False):
+        most = max(vocabulary.words.values())
+        checker.expect(most < size, f"config.json has {size:,} words, but {vocabulary.file} {most + 1:,}")
+    never = read_suppressed(folder, names)
+    checker.finish()
+    source, target = vocabularies
+    rows = target_rows = rows_of(sizes[1], *special)
+    if source.words != target.words:
+        rows = rows_of(sizes[0], source.words.get("<pad>", MISSING), MISSING, source.words["</s>"])
+    sides = arrange(source, rows), arrange(target, target_rows)
+    unsayable = sorted({*sides[1].unsayable, *(id for id, row in enumerate(target_rows) if row in never)})
+    tags_name: Literal["text", "target"] = "target" if kind == "marian" or is_small100(folder) else "text"
+    return Words(sides, (rows, target_rows), unsayable, tags_name)
+
+
+def read_own_subwords(
+    folder: Path, sizes: tuple[int, int], special: tuple[int, int, int], checker: Checker
+) -> tuple[Tokenizer, Tokenizer] | None:
+    """Return our own tokenizers in an export of ours; None where the folder has none, with a reason if it looks so.
+
+    sizes, special: as in `read_words_of`.
+    """
+    names = {file.name for file in folder.iterdir()}
+    if FILE not in names or any(name.endswith((".spm", M2M100_SPM)) for name in names):
+        return None
+    try:
+        if sorted(special) != [PAD, BOS, EOS]:
+            raise DragomanError(f"{FILE}: not a dragoman tokenizer: padding, start and end are not its first three")
+        order = [special.index(row) for row in (PAD, BOS, EOS)]
+        source = target = read_written(source_file(folder, FILE), order, sizes[0])
+        if TARGET_FILE in names:
+            target = read_written(source_file(folder, TARGET_FILE), order, sizes[1])
+    except DragomanError as error:
+        checker.refuse(str(error).removeprefix(f"{folder}/"))
+        return None
+    for tokenizer, size in zip((source, target), sizes, strict=True):
+        checker.expect(len(tokenizer) == size, f"config.json has {size:,} words, but its tokenizer {len(tokenizer):,}")
+    return source, target
+
+
+def read_suppressed(folder: Path, names: set[str]) -> set[int]:
+    """Return the rows that `generate` of transformers never says: those that generation_config.json suppresses."""
+    if GENERATION not in names:
+        return set()
+    rows = read_object(file := source_file(folder, GENERATION)).get("suppress_tokens") or []
+    if not isinstance(rows, list) or not all(type(row) is int for row in rows):
+        raise DragomanError(f"{file}: its suppress_tokens are not a list of numbers")
+    return set(rows)
 
 
 FORMS = {"marian": "MarianMT of Hugging Face", "m2m_100": "M2M100 of Hugging Face"}
@@ -233,7 +309,6 @@ def read_architecture(settings: Settings, kind: str) -> TransformerConfig:
         norm_first=pre_norm,
         norm_epsilon=1e-5,
         scale_embedding=settings.flag("scale_embedding"),
-        output_bias=True,
     )
 
 
@@ -271,14 +346,14 @@ def read_marian_words(folder: Path, checker: Checker, end: int) -> Sequence[Voca
 def read_m2m100_words(folder: Path, checker: Checker, end: int) -> Sequence[Vocabulary]:
     """Return the words of M2M100, NLLB or SMaLL-100, for both sides the same; none if something is missing."""
     names = {file.name for file in folder.iterdir()}
-    if "sentencepiece.bpe.model" not in names:
-        checker.refuse("sentencepiece.bpe.model missing: tokenizer.json does not give the same subwords")
+    if M2M100_SPM not in names:
+        checker.refuse(f"{M2M100_SPM} missing: tokenizer.json does not give the same subwords")
         return ()
-    model = read_spm(source_file(folder, "sentencepiece.bpe.model"))
+    model = read_spm(source_file(folder, M2M100_SPM))
     if "vocab.json" in names:  # M2M100 and SMaLL-100 have a list
         file, words = "vocab.json", read_words(source_file(folder, "vocab.json"))
     else:  # NLLB has the ids of SentencePiece after four words of its own: <s>, <pad>, </s>, <unk>
-        file = "sentencepiece.bpe.model"
+        file = M2M100_SPM
         words = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
         own = {piece.text for piece in model.pieces if piece.kind in (Kind.UNKNOWN, Kind.CONTROL)}
         words |= {piece.text: id + 1 for id, piece in enumerate(model.pieces) if piece.text not in own}

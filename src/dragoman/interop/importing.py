@@ -11,6 +11,7 @@ from typing import Literal
 from dragoman.alignment.heads import AlignmentHead
 from dragoman.config.fields import check_argument, check_choice
 from dragoman.data.sentencepiece import SentencePieceTokenizer
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import MANIFEST, new_folder, require_folder
@@ -19,31 +20,57 @@ from dragoman.interop.checker import Checker
 from dragoman.interop.huggingface import is_hugging_face, read_hugging_face
 from dragoman.interop.marian import is_marian, read_marian
 from dragoman.interop.sources import Foreign, source_file
+from dragoman.interop.transformers.engine import import_transformers
+from dragoman.interop.transformers.original import compare_with_original
+from dragoman.interop.verification import Agreement, Mismatch
 from dragoman.interop.weights import build_model
 from dragoman.interop.yml import read_text
-from dragoman.model_folder import exported_for, find_model, write_model
+from dragoman.model_folder import copy_records, exported_for, find_model, write_model
+from dragoman.text import languages, scripts
+from dragoman.text.extent import SourceExtent
 from dragoman.text.origin import Origin
 from dragoman.text.tags import DefaultTags, LanguageTags
 
 ImportedPositions = Literal["own", "marian"]
 LICENCE = re.compile(r"^licen[sc]e: *['\"]?([\w. +-]{1,60})['\"]?$", re.MULTILINE)
 MAX_README = 1 << 20  # bytes
+# Of a model folder of ours, which go along to Hugging Face and come back.
+RECORDS = (
+    *(record.RECORD for record in (AlignmentHead, SourceExtent, DefaultTags, LanguageTags, Origin)),
+    *(record.RECORD for record in (scripts, languages)),
+)
 
 
 def import_model(
-    source: str | Path, out: str | Path, positions: ImportedPositions = "own", tag: str = "", target_tag: str = ""
+    source: str | Path,
+    out: str | Path,
+    positions: ImportedPositions = "own",
+    tag: str = "",
+    target_tag: str = "",
+    check: bool = False,
+    sample: str | Path | None = None,
 ) -> Path:
     """Import a model of others as the new model folder `out`, and return that.
 
-    source: a folder or a zip file of Hugging Face (MarianMT, M2M100, NLLB-200, SMaLL-100) or Marian; positions: 'own'
-    for those that the program it comes from computes, 'marian' for those that Marian trained a MarianMT with; tag,
-    target_tag: what sources and targets begin with where nobody says so. Raise DragomanError with all reasons where it
-    cannot be imported or has no such tag, and UsageError where `out` exists.
+    source: a folder or a zip file of Hugging Face (MarianMT, M2M100, NLLB-200, SMaLL-100) or Marian, also one that
+    `export_model` has written for Hugging Face; positions: 'own' for those that the program it comes from computes,
+    'marian' for those that Marian trained a MarianMT with; tag, target_tag: what sources and targets begin with where
+    nobody says so; check: compare the new model with the source in `transformers`; sample: a file for that with a text
+    in each line, None for made-up ones.
+
+    Raise DragomanError with all reasons where it cannot be imported or has no such tag, and where the check fails or
+    transformers is missing; UsageError where `out` exists and for arguments that do not go together.
     """
     check_argument("source", source, str | Path)
     check_argument("out", out, str | Path)
     check_choice("positions", positions, ("own", "marian"))
     source, out = Path(source), Path(out)
+    if sample is not None and not check:
+        raise UsageError("--sample is for --check, which compares with transformers")
+    if check and positions == "marian":
+        raise UsageError("--check compares with transformers, which has other positions than --positions marian")
+    if check:
+        import_transformers()
     if out.exists() or out.is_symlink():
         raise UsageError(f"{out}: exists already")
     require_folder(out)
@@ -51,48 +78,75 @@ def import_model(
         raise DragomanError(f"{source}: no such file or folder")
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
         folder = source if source.is_dir() else unpack(source, Path(scratch) / "unpacked")
+        if check and not is_hugging_face(folder):
+            raise DragomanError(f"{source}: --check compares with transformers, which reads only its own folders")
         checker = Checker(source)
         foreign = read_foreign(folder, checker, positions == "marian", Path(scratch))
         model = build_model(foreign.original)
         tokenizers = tokenizers_of(foreign)
-        tokenizers.source.tag_ids(tag)
-        tokenizers.target.tag_ids(target_tag)
-        origin = Origin(source.name, read_licence(folder))
+        recorded = DefaultTags.load(folder)
+        tags = DefaultTags(tag or recorded.source, target_tag or recorded.target)
+        tokenizers.source.tag_ids(tags.source)
+        tokenizers.target.tag_ids(tags.target)
+        if check:
+            try:
+                agreement = compare_with_original(
+                    model, foreign.original, folder, tokenizers.source, tags.source, sample
+                )
+            except Mismatch as error:
+                raise DragomanError(
+                    f"{out}: not written: it does not translate as {source} in transformers: {error}"
+                ) from None
+            checker.note(describe_check(agreement, sample))
+        origin = Origin.load(folder) or Origin(source.name, read_licence(folder))
         card = card_of_import(out.name, foreign, checker, origin.licence)
         with new_folder(out) as draft:
             write_model(draft, model, tokenizers, card)
-            if tag or target_tag:
-                tags = DefaultTags(tag, target_tag).as_json()
-                (draft / DefaultTags.RECORD).write_text(tags, encoding="utf-8")
-            if tokenizers.source.tags:
-                languages = LanguageTags(tuple(tokenizers.source.tags), foreign.tags_name)
-                (draft / LanguageTags.RECORD).write_text(languages.as_json(), encoding="utf-8")
-            (draft / Origin.RECORD).write_text(origin.as_json(), encoding="utf-8")
+            if tokenizers.source.tags and foreign.tags_name:
+                names = LanguageTags(tuple(tokenizers.source.tags), foreign.tags_name)
+                (draft / LanguageTags.RECORD).write_text(names.as_json(), encoding="utf-8")
             if foreign.aligned:
                 layer, head = foreign.aligned
                 AlignmentHead(layer + 1, head + 1).save(draft)
+            copy_records(folder, draft, RECORDS)
+            if tags != DefaultTags():
+                (draft / DefaultTags.RECORD).write_text(tags.as_json(), encoding="utf-8")
+            (draft / Origin.RECORD).write_text(origin.as_json(), encoding="utf-8")
     return out
 
 
 def tokenizers_of(foreign: Foreign) -> Tokenizers:
     """Return the tokenizers of the two sides, one and the same where both cut and number texts alike."""
     source, target = (
-        SentencePieceTokenizer(side.model, side.pieces, side.unknown, side.tags)
+        side
+        if isinstance(side, Tokenizer)
+        else SentencePieceTokenizer(side.model, side.pieces, side.unknown, side.tags)
         for side in (foreign.source, foreign.target)
     )
     return Tokenizers.of(source) if foreign.source == foreign.target else Tokenizers(source, target)
 
 
+def describe_check(agreement: Agreement, sample: str | Path | None) -> str:
+    """Return the note of a card on how far a new model agrees with what transformers makes of its original."""
+    what = f"sources of {Path(sample).name}" if sample else "made-up sources"
+    version, found = import_transformers().__version__, "; ".join(str(agreement).splitlines())
+    return f"compared with transformers {version} on {what}: {found}"
+
+
 def read_foreign(folder: Path, checker: Checker, marian_positions: bool, scratch: Path) -> Foreign:
     """Return the model of others in a folder. Raise DragomanError with all that speaks against it."""
     own = find_model(folder)
-    if (own / MANIFEST).exists() and not exported_for(own, map(str, own.rglob("*"))):
-        way = (
-            f"use it as it is, with -m {checker.source}" if checker.source.is_dir() else "unpack it, and use the folder"
-        )
-        raise UsageError(f"{checker.source}: a model of dragoman already: {way}")
-    if (folder / MANIFEST).exists():
-        raise UsageError(f"{folder}: a model folder of dragoman already")
+    if (own / MANIFEST).exists():
+        program = exported_for(own, {file.name for file in own.rglob("*")})
+        if program is None:
+            is_folder = checker.source.is_dir()
+            way = f"use it as it is, with -m {checker.source}" if is_folder else "unpack it, and use the folder"
+            raise UsageError(f"{checker.source}: a model of dragoman already: {way}")
+        if program != "transformers":
+            raise DragomanError(
+                f"{checker.source}: cannot be imported: a model that was exported for {program}, which takes it apart; "
+                "import what dragoman export --to huggingface makes of it"
+            )
     if is_hugging_face(folder):
         return read_hugging_face(folder, checker, marian_positions, scratch)
     if marian_positions:

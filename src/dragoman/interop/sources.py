@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dragoman.data.spm import Kind, SentencePieceModel
-from dragoman.data.tokenizer import SPECIAL
+from dragoman.data.tokenizer import BOS, PAD, SPECIAL, Tokenizer
 from dragoman.errors import DragomanError
 from dragoman.files import MAX_RECORD_SIZE, name_errors, read_json
 from dragoman.interop.weights import Original
@@ -36,7 +36,7 @@ class Vocabulary:
 class Subwords:
     """The words of one side by our ids: those of `Vocabulary` in another order, with the first three ours.
 
-    unsayable: ids that have no text.
+    unsayable: ids that are never said: padding, start, the unknown word, and those that have no text.
     """
 
     model: SentencePieceModel
@@ -50,15 +50,16 @@ class Subwords:
 class Foreign:
     """A model of others, read and checked: what it is, its weights, and the subwords of its two sides.
 
-    tags_name: whose language a tag in front of a source names, that of the text or that of the target; aligned: layer
-    and head, from 0, that were trained to align words; None where none was.
+    source, target: our own tokenizers in an export of ours; tags_name: whose language a tag in front of a source names,
+    that of the text or that of the target, None where it need not name one; aligned: layer and head, from 0, that were
+    trained to align words; None where none was.
     """
 
     form: str
     original: Original
-    source: Subwords
-    target: Subwords
-    tags_name: Literal["text", "target"]
+    source: Subwords | Tokenizer
+    target: Subwords | Tokenizer
+    tags_name: Literal["text", "target"] | None
     aligned: tuple[int, int] | None = None
 
 
@@ -75,7 +76,7 @@ def arrange(vocabulary: Vocabulary, rows: Sequence[int]) -> Subwords:
     unknown = ids[vocabulary.words["<unk>"]]
     silent = [id for row, id in ids.items() if row not in names or names[row] in control]
     tags = {name: ids[row] for name, row in vocabulary.tags.items()}
-    return Subwords(vocabulary.model, pieces, tags, unknown, [unknown, *silent])
+    return Subwords(vocabulary.model, pieces, tags, unknown, [PAD, BOS, unknown, *silent])
 
 
 def language_tags(words: Mapping[str, int]) -> dict[str, int]:

@@ -4,7 +4,8 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import islice, pairwise
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -12,7 +13,9 @@ from torch import Tensor
 
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
+from dragoman.data.corpus import read_lines
 from dragoman.data.tokenizer import EOS
+from dragoman.data.tokenizers import SideTokenizer
 from dragoman.decoding.engine import Engine
 from dragoman.decoding.forced import score
 from dragoman.decoding.search import BeamStep
@@ -21,6 +24,8 @@ from dragoman.errors import DragomanError, plural
 from dragoman.model import Model
 
 TOLERANCE = 1e-3  # nats: less than this is rounding
+SOURCES = 200  # that are translated
+CUT = 512  # tokens of a source from a file
 LONGEST, DEALT = 16, 64  # tokens of a made-up source: of one that is translated, of one that is scored
 
 GREEDY = SearchConfig(beam=1, extra_length=LONGEST, length_penalty=0)
@@ -62,6 +67,20 @@ class Agreement:
 
 class Mismatch(DragomanError):
     """A copy does not translate as its model does."""
+
+
+def read_sample(file: str | Path, tokenizer: SideTokenizer, longest: int | None = None) -> list[Ids]:
+    """Return the ids of the first SOURCES lines with text in a file, long ones cut.
+
+    longest: of a source, EOS included, where there is a limit. Raise DragomanError where the file cannot be read, or
+    has no text.
+    """
+    lines = (line for line in read_lines(str(file)) if line and line.strip())
+    encoded = tokenizer.encode_sources(list(islice(lines, SOURCES)))
+    sources: list[Ids] = [ids[: min(CUT, (longest or CUT + 1) - 1)] for ids in encoded]
+    if not sources:
+        raise DragomanError(f"{file}: no line with text")
+    return sources
 
 
 def made_up(vocabulary: int, count: int, longest: int | None = None, seed: int = 0) -> list[Ids]:

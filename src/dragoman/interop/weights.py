@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import SharedMatrices, TransformerConfig
-from dragoman.data.tokenizer import BOS, PAD
+from dragoman.data.tokenizer import PAD
 from dragoman.errors import plural
 from dragoman.interop.checker import Checker
 from dragoman.interop.names import split_name
@@ -91,7 +91,7 @@ class Original:
             value = value[index.clamp(min=0)]
             value[index == MISSING] = 0
         if ours == "output.bias":
-            value[[PAD, BOS, *self.unsayable]] = UNSAYABLE
+            value[list(self.unsayable)] = UNSAYABLE
         return value if self.columns is None else in_order(ours, value, self.columns)
 
 

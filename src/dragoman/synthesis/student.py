@@ -11,10 +11,10 @@ from dragoman.model import Model, build, parameter_count
 from dragoman.model.transformer import Transformer
 from dragoman.model_folder import copy_records, load_model, write_model
 from dragoman.text import languages, scripts
+from dragoman.text.extent import SourceExtent
 from dragoman.text.origin import Origin
 from dragoman.text.tags import DefaultTags, LanguageTags
 from dragoman.training.card import card_of_student
-from dragoman.translation.extent import SourceExtent
 
 
 def prepare_student(run: RunConfig, teacher: Path) -> None:

@@ -14,10 +14,10 @@ from dragoman.files import new_folder
 from dragoman.model import Model
 from dragoman.model_folder import copy_records, named_tensors, read_model, write_model
 from dragoman.text import languages, scripts
+from dragoman.text.extent import SourceExtent
 from dragoman.text.origin import Origin
 from dragoman.text.tags import DefaultTags, LanguageTags
 from dragoman.training.card import card_of_average, relative_path
-from dragoman.translation.extent import SourceExtent
 
 
 def average(folders: Sequence[Path], out: Path) -> None:

@@ -4,9 +4,9 @@ import numpy as np
 
 from dragoman.data.dataset import SOURCE, Pairs
 from dragoman.data.tokenizers import SideTokenizer
+from dragoman.text.extent import SourceExtent
 from dragoman.text.scripts import usual_scripts
 from dragoman.text.segmentation import split_sentences
-from dragoman.translation.extent import SourceExtent
 
 PERCENTILE = 95
 SAMPLE = 2_000  # sources whose sentences are counted

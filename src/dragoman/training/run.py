@@ -17,6 +17,7 @@ from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.model import Model
 from dragoman.text import languages, scripts
+from dragoman.text.extent import SourceExtent
 from dragoman.training.card import card_of_run
 from dragoman.training.checkpoint import TrainingProgress, save_checkpoint
 from dragoman.training.distributed import ProcessGroup
@@ -24,7 +25,6 @@ from dragoman.training.extent import measure_extent
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
 from dragoman.training.terms import SourceTerms
-from dragoman.translation.extent import SourceExtent
 
 
 @dataclass

@@ -10,9 +10,9 @@ from dragoman.config.search import Split
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizers import SideTokenizer
 from dragoman.text import placeholders
+from dragoman.text.extent import SourceExtent
 from dragoman.text.glossary import TermMatch
 from dragoman.text.segmentation import group_sentences, split_sentences, split_to_fit
-from dragoman.translation.extent import SourceExtent
 
 WIDE_SPACE = re.compile(r"\s{3,}")  # longer runs of white space than training texts have
 # What stands before a text and has no words: a dash of dialogue, a bullet, a number of a list, a note, an emoji.

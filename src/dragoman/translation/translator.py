@@ -25,6 +25,7 @@ from dragoman.decoding.search import Hypothesis
 from dragoman.errors import DragomanError, UsageError
 from dragoman.model import Model, parameter_count
 from dragoman.model_folder import find_model
+from dragoman.text.extent import SourceExtent
 from dragoman.text.glossary import TermMatch
 from dragoman.text.scripts import read_scripts
 from dragoman.text.segmentation import split_sentences
@@ -33,7 +34,6 @@ from dragoman.translation.annotate import Annotator
 from dragoman.translation.arguments import refuse_unknown
 from dragoman.translation.coverage import rerank_by_coverage
 from dragoman.translation.engines import EngineName, open_engine, read_models, torch_engine
-from dragoman.translation.extent import SourceExtent
 from dragoman.translation.placement import TermPlacer, far_less_probable
 from dragoman.translation.retry import Retry, careful_search, copy_segment, prepare_retries, restore_placeholders
 from dragoman.translation.safeguards import (

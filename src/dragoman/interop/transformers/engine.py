@@ -54,7 +54,7 @@ def quietly() -> Iterator[ModuleType]:
 def open_tokenizer(folder: Path) -> Any:
     """Return the tokenizer in a folder, as anyone opens it who uses transformers."""
     with quietly() as transformers:
-        return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
 class TransformersEngine:
@@ -70,7 +70,11 @@ class TransformersEngine:
         """
         with quietly() as transformers:
             self.model, report = transformers.AutoModelForSeq2SeqLM.from_pretrained(
-                folder, dtype=torch.float32, local_files_only=True, output_loading_info=True
+                folder,
+                dtype=torch.float32,
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
             )
         for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
             if report[kind]:
@@ -78,6 +82,19 @@ class TransformersEngine:
         self.model.eval()
         self.layout, self.max_positions = layout, max_positions
         self.source_rows, self.target_rows = layout.rows("source"), layout.rows("target")
+
+    def forget_settings(self) -> None:
+        """Let `generate` search as it does without settings in the folder, and never say the silent rows of the layout.
+
+        Folders of others have such settings, from the number of beams to words that must not be repeated.
+        """
+        self.model.generation_config = import_transformers().GenerationConfig(
+            pad_token_id=self.layout.pad,
+            eos_token_id=self.layout.end,
+            decoder_start_token_id=self.layout.start,
+            suppress_tokens=self.layout.silent or None,
+            renormalize_logits=True,
+        )
 
     def search(
         self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None

@@ -1,25 +1,28 @@
 """Write the subwords of a model as other programs read them: tokenizer.json with everything that `Tokenizer` does.
 
 The tokenizer.json of a model folder has the subwords alone, since our code does the rest. This one also replaces white
-space, normalises to Unicode NFC, knows padding, start, end and tags by name, and puts the end behind a source.
+space, normalises to Unicode NFC, knows padding, start, end and tags by name, and puts the end behind a source. It is
+read back if it has nothing else.
 """
 
 import json
 import re
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import tokenizers as library
 from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers, processors
 
-from dragoman.data.tokenizer import BOS, EOS, PAD, SPECIAL, WORDS, Tokenizer
+from dragoman.data.tokenizer import BOS, EOS, PAD, SPECIAL, WORDS, Tokenizer, read_tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.interop.verification import Mismatch
 
 FILE, TARGET_FILE = "tokenizer.json", "target_tokenizer.json"  # of both sides or of the source; of the target
+SETTINGS = ("version", "truncation", "padding")  # of tokenizer.json, which do nothing to a single text
 
 # What \s means differs between languages, so it is spelled out. The first is what the library that we use takes for
 # white space; Python has four characters more.
@@ -60,7 +63,12 @@ def write_tokenizers(tokenizers: Tokenizers, folder: Path, longest: int | None, 
 
 def write_tokenizer(tokenizer: Tokenizer, file: Path, order: Sequence[int] = ()) -> None:
     """Write one tokenizer.json. order: our ids of its first words, where they are others."""
-    content = json.loads(complete(tokenizer).to_str())
+    file.write_text(json.dumps(content_of(tokenizer, order), indent=2, ensure_ascii=False), encoding="utf-8")
+
+
+def content_of(tokenizer: Tokenizer, order: Sequence[int]) -> dict[str, Any]:
+    """Return the content of one tokenizer.json, with its words and special entries in the order of their ids there."""
+    content: dict[str, Any] = json.loads(complete(tokenizer).to_str())
     moved = {id: new for new, id in enumerate(order)}
     words = content["model"]["vocab"]
     content["model"]["vocab"] = dict(
@@ -69,7 +77,26 @@ def write_tokenizer(tokenizer: Tokenizer, file: Path, order: Sequence[int] = ())
     for entry in content["added_tokens"]:
         entry["id"] = moved.get(entry["id"], entry["id"])
     content["added_tokens"].sort(key=lambda entry: entry["id"])
-    file.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
+    return content
+
+
+def read_written(file: Path, order: Sequence[int], vocabulary: int) -> Tokenizer:
+    """Return the tokenizer of which `write_tokenizer` makes this file with this order.
+
+    vocabulary: how many entries its model has. Raise DragomanError where the file is missing, damaged or has anything
+    else in it, so that it may cut texts in another way.
+    """
+
+    def build(content: dict[str, Any]) -> Tokenizer:
+        moved, model = dict(enumerate(order)), content["model"]
+        ids = {piece: moved.get(row, row) for piece, row in model["vocab"].items()}
+        tokenizer = Tokenizer(ids, [(left, right) for left, right in model["merges"]])
+        written = content_of(tokenizer, order)
+        if others := [name for name in written if name not in SETTINGS and written[name] != content.get(name)]:
+            raise ValueError(f"{' and '.join(others)} would do other things to texts")
+        return tokenizer
+
+    return read_tokenizer(file, vocabulary, build)
 
 
 def complete(tokenizer: Tokenizer) -> library.Tokenizer:
@@ -99,8 +126,13 @@ def complete(tokenizer: Tokenizer) -> library.Tokenizer:
 def strange_spaces(tokenizer: Tokenizer) -> str:
     """Return the inside of a class of characters: white space that no subword has, which counts as a space."""
     learned = {character for piece in tokenizer.pieces for character in piece if character.isspace()}
-    every = (chr(code) for code in range(sys.maxunicode + 1) if re.match(r"\s", chr(code)))
-    return "".join(f"\\u{ord(character):04X}" for character in every if character not in learned)
+    return "".join(f"\\u{ord(character):04X}" for character in all_spaces() if character not in learned)
+
+
+@cache
+def all_spaces() -> list[str]:
+    """Return all characters of white space, in the order of Unicode; to find them takes a moment."""
+    return re.findall(r"\s", "".join(map(chr, range(sys.maxunicode + 1))))
 
 
 def check_tokenizers(folder: Path, tokenizers: Tokenizers, sources: Sequence[list[int]]) -> None:
