@@ -21,6 +21,9 @@ from test_marian_model import EXPECTED, MARIAN
 from dragoman.config import TransformerConfig
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.demo.phrasebook import phrasebook
+from dragoman.errors import DragomanError
+from dragoman.export import run
+from dragoman.export.run import export_model
 from dragoman.inspection.inspection import inspect
 from dragoman.inspection.page import page_data
 from dragoman.interop.importing import import_model
@@ -311,3 +314,26 @@ def test_no_page_is_made_of_it(model: Path, tmp_path: Path, dragoman: Any):
     ran = dragoman("export", model, "--to", "web", tmp_path / "out", "--compute-type", "float32")
     assert (ran.code, "its subwords are SentencePiece's" in ran.err) == (1, True)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
+def test_int8_is_measured(to: str, form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its own translations are the references: float32 has all of them, and int8, which rounds, most words of them.
+
+    These models are so small that int8 may cost them more than an export allows, which is refused with the figures.
+    """
+    settings = {"compute_type": "int8", "test": [str(form.pairs)]}
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "MOST_LOST", 100)
+        quality = export_model(form.model, to, tmp_path / "any", **settings).quality
+    print(f"{form.model.name} {to}: {quality}")
+    assert quality.model.bleu.value > 99.99
+    lost = quality.model.bleu.value - quality.export.bleu.value
+    assert lost < 30
+    if lost <= run.MOST_LOST:
+        assert export_model(form.model, to, tmp_path / "out", **settings).quality == quality
+    else:
+        with pytest.raises(DragomanError, match=f"BLEU .* -> {quality.export.bleu.value:.1f}, .* BLEU are lost"):
+            export_model(form.model, to, tmp_path / "out", **settings)
+    assert (tmp_path / "out").exists() == (lost <= run.MOST_LOST)
