@@ -9,6 +9,7 @@ import pytest
 import torch
 from conftest import signed_again, tiny_transformer, toy_pairs
 from foreign import copy_of, m2m100_folder, marian_folder, npz_folder
+from imported import LINES, NASTY
 from safetensors.torch import load_file, save_file
 
 from dragoman import Tokenizer
@@ -22,6 +23,7 @@ from dragoman.export.target import Exported
 from dragoman.files import new_folder
 from dragoman.interop import weights
 from dragoman.interop.importing import import_model
+from dragoman.interop.transformers.conversion import lay_out
 from dragoman.interop.weights import UNSAYABLE
 from dragoman.model import Model, build
 from dragoman.model_folder import copy_records, read_model, write_model
@@ -210,6 +212,22 @@ def test_a_folder_that_transformers_has_saved_comes_back(exported: tuple[Path, P
     for part in (AutoModelForSeq2SeqLM, AutoTokenizer):
         part.from_pretrained(exported[1]).save_pretrained(tmp_path / "tuned")
     assert distance(exported[0], import_model(tmp_path / "tuned", tmp_path / "back")) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["M2M100", pytest.param("NLLB", marks=pytest.mark.slow)])
+def test_transformers_opens_an_m2m100_with_the_subwords_of_its_original(name: str, tmp_path: Path):
+    """As MarianTokenizer, whose tags have its own form: `M2M100Tokenizer` and `NllbTokenizer` do not fit all models."""
+    from transformers import AutoTokenizer
+
+    folder = make(f"theirs, {name}", tmp_path)
+    out, (model, subwords) = leave(folder, tmp_path / "out"), read_model(folder)
+    opened, rows = AutoTokenizer.from_pretrained(out), lay_out(model, subwords).rows("source")
+    assert type(opened).__name__ == "MarianTokenizer"
+    texts = [text for text in (*LINES[:200], *NASTY) if not any(mark in text for mark in ("</s>", "<pad>", ">>"))]
+    tag = min(subwords.source.tags)
+    for text, ids in zip(texts, subwords.source.encode_all(texts, tag), strict=True):
+        assert opened(f">>{tag}<<{text}")["input_ids"] == [rows[id] for id in (*ids, 2)], text
+    assert opened(f"{tag} {texts[0]}")["input_ids"][0] != rows[subwords.source.tags[tag]]  # the control
 
 
 def other_spaces(content: dict[str, Any]) -> None:
