@@ -54,9 +54,9 @@ def head_stages(
 
 def has_stages(model: Model) -> bool:
     """Return whether the attention of a model is a product of queries and keys."""
-    return not any(
-        not isinstance(layer, MultiHeadAttention) or isinstance(getattr(layer, "score", None), Additive)
-        for layers in attention_layers(model).values()
+    layers = [layer for of_kind in attention_layers(model).values() for layer in of_kind]
+    return bool(layers) and all(
+        isinstance(layer, MultiHeadAttention) and not isinstance(getattr(layer, "score", None), Additive)
         for layer in layers
     )
 
