@@ -8,13 +8,19 @@ from typing import Any
 
 import pytest
 import torch
+from babel import Locale
+from torch.nn.functional import normalize
 
 from dragoman.data.corpus import read_corpus
-from dragoman.demo.phrasebook import Phrasebook, phrasebook
+from dragoman.data.tokenizers import SideTokenizer
+from dragoman.demo.phrasebook import COUNTRIES, Phrasebook, phrasebook
 from dragoman.demo.run import slow_machine, write_pairs
 from dragoman.demo.tasks import TASKS, draw_pairs
 from dragoman.demo.toy import TOY, find_head
+from dragoman.model import Model
+from dragoman.model_folder import read_model
 from dragoman.training.checkpoint import lock_folder
+from dragoman.training.setup import untrained_model
 
 
 def test_the_demo_scores_translates_and_draws(dragoman, monkeypatch: pytest.MonkeyPatch):
@@ -49,6 +55,36 @@ def test_the_demo_translates_nine_of_ten_held_out_sentences_exactly(dragoman, to
     exact = re.search(r"^exact match (\d+\.\d) %$", ran.out, re.MULTILINE)
     assert exact is not None
     assert float(exact[1]) >= 90
+    model, tokenizers = read_model(Path("demo"))
+    untrained = untrained_model(Path("demo"), tokenizers)
+    assert untrained
+    before, after = (closeness(one, tokenizers.source) for one in (untrained, model))
+    assert max(before.values()) < 0.05
+    assert min(after.values()) > 0.08
+
+
+def closeness(model: Model, tokenizer: SideTokenizer) -> dict[str, float]:
+    """Return for each kind of words how much greater their mean cosine is among themselves than with the other kinds.
+
+    Only words that are one subword count: others are alike because they share some.
+    """
+    english = Locale("en")
+    kinds = {
+        "weekdays": english.days["format"]["wide"].values(),
+        "countries": [english.territories[country] for country in COUNTRIES],
+        "numbers": map(str, range(2, 100)),
+    }
+    embedding = normalize(model.source_embedding.weight.detach(), dim=-1)
+    vectors = {
+        kind: embedding[[ids[0] for word in words if len(ids := tokenizer.encode(word)) == 1]]
+        for kind, words in kinds.items()
+    }
+    found = {}
+    for kind, own in vectors.items():
+        others = torch.cat([other for name, other in vectors.items() if name != kind])
+        among = (own @ own.T).sum() - len(own)  # without each word's cosine with itself
+        found[kind] = float(among / (len(own) * (len(own) - 1)) - (own @ others.T).mean())
+    return found
 
 
 def test_a_second_demo_leaves_the_corpora_of_the_one_that_is_running(dragoman, monkeypatch: pytest.MonkeyPatch):

@@ -23,13 +23,13 @@ def test_a_vector_put_beside_a_word_becomes_its_nearest_neighbour(tokenizer: Tok
     inspection = inspect(translator, "The dog dog", "개가")
     ids = [inspection.source.ids[position] for position in inspection.source.words[1].tokens]
     stranger = max(set(range(len(RESERVED), len(tokenizer))) - set(ids))
-    source, _ = neighbourhoods(translator, inspection)
+    source, _ = neighbourhoods(translator.model, translator.tokenizers, inspection)
     row = source.words.index("dog")
     assert source.neighbours[row][0] != stranger  # the control
     weight = translator.model.source_embedding.weight
     with torch.no_grad():
         weight[stranger] = 3 * source.vectors[row]  # as long as it likes: a cosine does not see it
-    source, target = neighbourhoods(translator, inspection)
+    source, target = neighbourhoods(translator.model, translator.tokenizers, inspection)
     assert source.words == ["The", "dog"]
     assert (source.neighbours[row][0], round(source.cosines[row][0], 5)) == (stranger, 1.0)
     for side in (source, target):
@@ -56,7 +56,9 @@ def test_every_word_and_its_neighbours_are_written(tokenizer: Tokenizer):
     inspection = inspect(translator, "The dog sees", "개가 봐요")
     figure = pyplot().figure()
     view_figure(translator, inspection, "words", "cross", False).draw(figure)
-    for axes, side in zip(figure.axes[2:], neighbourhoods(translator, inspection), strict=True):
+    for axes, side in zip(
+        figure.axes[2:], neighbourhoods(translator.model, translator.tokenizers, inspection), strict=True
+    ):
         for text, word, labels in zip(axes.texts, side.words, side.labels, strict=True):
             assert text.get_text().startswith(f"{word}: {labels[0]} ")
             assert text.get_text().count(", ") >= len(labels) - 1

@@ -28,6 +28,7 @@ from dragoman.inspection.page import (
     inspection_page,
     page_data,
     page_script,
+    page_strings,
     read_web_file,
 )
 from dragoman.inspection.plots.positions import added_positions
@@ -63,7 +64,7 @@ def inspection(translator: Translator) -> Inspection:
 
 @pytest.fixture(scope="module")
 def document(inspection: Inspection, translator: Translator) -> str:
-    return inspection_page(inspection, translator.model)
+    return inspection_page(inspection, translator)
 
 
 # The document.
@@ -148,7 +149,7 @@ def test_modules_are_put_into_one_script_in_which_no_name_is_defined_twice(name:
 
 
 def test_every_string_is_there_in_both_languages():
-    strings, code, document = json.loads(read_web_file("strings.json")), page_script("page"), read_web_file("page.html")
+    strings, code, document = page_strings(), page_script("page"), read_web_file("page.html")
     document += read_web_file("figures.html")
     english, korean = strings["en"], strings["ko"]
     places = [{key: set(re.findall(r"\{\d\}", text)) for key, text in texts.items()} for texts in (english, korean)]
@@ -169,7 +170,7 @@ def large(tokenizer: Tokenizer) -> tuple[Inspection, str, float]:
     assert len(tokenizer.encode(text)) == 127
     began = time.process_time()
     found = inspect(translator, text, text)
-    document = inspection_page(found, translator.model)
+    document = inspection_page(found, translator)
     return found, document, time.process_time() - began
 
 
@@ -532,10 +533,8 @@ def test_a_phone_scrolls_down_but_not_sideways(open_page, document: str):
 @pytest.mark.parametrize("translation", [HOSTILE, None])
 def test_hostile_text_stays_text(open_page, translator: Translator, translation: str | None):
     found = inspect(translator, HOSTILE, translation, name="<b>&\"'</script>")
-    document = inspection_page(found, translator.model)
-    assert document.count("</script>") == inspection_page(inspect(translator, "a", "b"), translator.model).count(
-        "</script>"
-    )
+    document = inspection_page(found, translator)
+    assert document.count("</script>") == inspection_page(inspect(translator, "a", "b"), translator).count("</script>")
     tab = open_page(document)
     assert tab.locator("img, iframe, object, embed").count() == 0
     assert tab.locator("script").count() == 3
@@ -606,7 +605,7 @@ def test_figures_leave_the_page_as_files(open_page, document: str, inspection: I
 def test_every_kind_of_model_has_a_page(open_page, tokenizer: Tokenizer, config: Any, translation: str | None):
     translator = make(tokenizer, config)
     found = inspect(translator, SENTENCE, translation)
-    tab = open_page(inspection_page(found, translator.model))
+    tab = open_page(inspection_page(found, translator))
     assert tab.locator("#positions-table tbody tr").count() == len(found.positions)
     assert tab.locator("#tree").is_visible() == (found.tree is not None)
     assert tab.locator("#attention").is_visible() == bool(len(found.cross))

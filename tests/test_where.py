@@ -121,8 +121,8 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
             '        "length": len(inspection.target.text),\n'),
         ("inspection/web/page.html", '^  <section aria-labelledby="positions-title"',
             '  <section id="length"><h2 data-t="length.title"></h2><p></p></section>\n'),
-        ("inspection/web/strings.json", '{\n  "en": {\n^', '    "length.title": "Length",\n'),
-        ("inspection/web/strings.json", '  "ko": {\n^', '    "length.title": "길이",\n'),
+        ("inspection/web/page.json", '{\n  "en": {\n^', '    "length.title": "Length",\n'),
+        ("inspection/web/page.json", '  "ko": {\n^', '    "length.title": "길이",\n'),
         ("inspection/web/page.js", "function render() {\n^", '  at("#length p").textContent = String(data.length);\n'),
     ],
     "experiment": [

@@ -115,8 +115,10 @@ def main(arguments: list[str]) -> None:
         files.append(out)
     if options.html:
         from dragoman.inspection.page import inspection_page
+        from dragoman.training.setup import untrained_model
 
-        page = inspection_page(inspection, translator.model)
+        untrained = untrained_model(Path(options.model), translator.tokenizers)
+        page = inspection_page(inspection, translator, untrained)
         replace_file(options.html, page.encode(errors="replace"), shared=True)
         files.append(options.html)
     if options.json:

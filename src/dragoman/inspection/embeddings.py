@@ -11,9 +11,9 @@ from torch import Tensor
 
 from dragoman.alignment.words import token_label
 from dragoman.data.tokenizer import RESERVED
-from dragoman.data.tokenizers import SideTokenizer
+from dragoman.data.tokenizers import SideTokenizer, Tokenizers
 from dragoman.inspection.inspection import Inspection, Sentence
-from dragoman.translation.translator import Translator
+from dragoman.model import Model
 
 NEIGHBOURS = 5  # of each word
 
@@ -29,17 +29,29 @@ class Neighbourhood:
     cosines: list[list[float]]  # between a word and each neighbour
     table: Tensor  # (V, M)
 
+    @property
+    def near(self) -> dict[int, str]:
+        """Return the labels of all neighbours, each once, by their ids."""
+        rows = zip(self.neighbours, self.labels, strict=True)
+        return {index: label for row in rows for index, label in zip(*row, strict=True)}
+
+    @property
+    def points(self) -> Tensor:
+        """Return the words and then those of `near` on the two axes (W + N', 2) along which they vary most."""
+        return principal_components(torch.cat([self.vectors, self.table[list(self.near)]]))
+
 
 def principal_components(x: Tensor) -> Tensor:
-    """Return x (B, M) on the two axes (B, 2) along which it varies most."""
+    """Return x (B, M) on the two axes (B, 2) along which it varies most; a single point is at 0."""
+    if len(x) < 2:
+        return x.new_zeros(len(x), 2)
     centred = x - x.mean(0)
     axes = torch.linalg.svd(centred, full_matrices=False)[2][:2]
     return centred @ axes.T
 
 
-def neighbourhoods(translator: Translator, inspection: Inspection) -> tuple[Neighbourhood, Neighbourhood]:
-    """Return the words of source and target among the embeddings of the inspected model."""
-    model, tokenizers = translator.model, translator.tokenizers
+def neighbourhoods(model: Model, tokenizers: Tokenizers, inspection: Inspection) -> tuple[Neighbourhood, Neighbourhood]:
+    """Return the words of source and target among the embeddings of a model with these tokenizers."""
     return (
         neighbourhood(model.source_embedding.weight, inspection.source, tokenizers.source),
         neighbourhood(model.target_embedding.weight, inspection.target, tokenizers.target),

@@ -16,9 +16,11 @@ from torch import Tensor
 from dragoman.inspection.export import as_dict
 from dragoman.inspection.inspection import KINDS, Inspection
 from dragoman.inspection.occlusion import Occlusion, occlusion
+from dragoman.inspection.panels import panel_data
 from dragoman.inspection.plots.positions import PositionalEncoding, added_positions
 from dragoman.model import Model
 from dragoman.model.capture import AttentionKind
+from dragoman.translation.translator import Translator
 
 WEB = Path(__file__).parent / "web"
 IMPORT = re.compile(r'^import [^;]*"\./(\w+)\.js";\n', re.MULTILINE)
@@ -33,21 +35,28 @@ ROWS_AND_COLUMNS: dict[AttentionKind, tuple[str, str]] = {
 }
 
 
-def inspection_page(inspection: Inspection, model: Model) -> str:
-    """Return the HTML page of an inspection; `model` is the one that was inspected.
+def inspection_page(inspection: Inspection, translator: Translator, untrained: Model | None = None) -> str:
+    """Return the HTML page of an inspection; `translator` is the one that was inspected.
 
-    Of a long sentence it has no occlusion, and says so.
+    untrained: its model before training, None where it is not known. Of a long sentence the page has no occlusion and
+    not the stages of all heads, and says so.
     """
-    source, target = inspection.source, inspection.target
+    model, source, target = translator.model, inspection.source, inspection.target
     tokens = len(source.words) * (len(source.tokens) + len(target.tokens))
     losses = occlusion(model, inspection) if tokens <= MAX_SCORED else None
     positions = added_positions(model, max(SHOWN_POSITIONS, len(source.tokens)))
     return render_page(
         "page",
         ("theme.css", "figures.css", "page.css"),
-        data=page_data(inspection, losses, positions),
-        strings=json.loads(read_web_file("strings.json")),
+        data=page_data(inspection, losses, positions) | panel_data(translator, inspection, untrained),
+        strings=page_strings(),
     )
+
+
+def page_strings() -> dict[str, dict[str, str]]:
+    """Return the texts of the page by language and key: those of all pages with inspections, and its own."""
+    shared, own = (json.loads(read_web_file(name)) for name in ("strings.json", "page.json"))
+    return {language: texts | own[language] for language, texts in shared.items()}
 
 
 def read_web_file(name: str) -> str:

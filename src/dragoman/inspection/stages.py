@@ -4,6 +4,7 @@ Shapes: T queries, S keys, V = d_v. There are no words here, only tokens: a prod
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,8 @@ from dragoman.alignment.words import token_label
 from dragoman.data.tokenizer import BOS, EOS
 from dragoman.errors import UsageError
 from dragoman.inspection.inspection import KINDS, Inspection
-from dragoman.model.attention import Additive, MultiHeadAttention, masked_softmax, unscaled_attention
+from dragoman.model import Model
+from dragoman.model.attention import Additive, Kernel, MultiHeadAttention, masked_softmax, unscaled_attention
 from dragoman.model.capture import AttentionKind, attention_layers, share_weights
 from dragoman.translation.translator import Translator
 
@@ -34,7 +36,6 @@ class Stages:
     output: Tensor  # (T, V): the weighted sums of the values
 
 
-@torch.no_grad()
 def head_stages(
     translator: Translator, inspection: Inspection, kind: AttentionKind, layer: int | None = None, head: int = 1
 ) -> Stages:
@@ -46,44 +47,65 @@ def head_stages(
     layer = len(inspection.maps(kind)) or None if layer is None else layer
     inspection.select(kind, layer, head, "mean")
     assert layer  # a model without attention was refused
-    copy, device = share_weights(translator.model), next(translator.model.parameters()).device
-    attention = attention_layers(copy)[kind][layer - 1]
-    if not isinstance(attention, MultiHeadAttention) or isinstance(getattr(attention, "score", None), Additive):
+    if not has_stages(translator.model):
         raise UsageError("the stages are those of a product of queries and keys, which this model does not compute")
-    kernel, given = attention.kernel, list[tuple[Tensor, Tensor, Tensor, Tensor | None]]()
+    return layer_stages(translator, inspection, kind, [layer])[0][head - 1]
 
-    def record(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-        given.append((query, key, value, mask))
-        return kernel(query, key, value, mask, dropout)
 
-    attention.kernel = record
+def has_stages(model: Model) -> bool:
+    """Return whether the attention of a model is a product of queries and keys."""
+    layers = [layer for of_kind in attention_layers(model).values() for layer in of_kind]
+    return bool(layers) and all(
+        isinstance(layer, MultiHeadAttention) and not isinstance(getattr(layer, "score", None), Additive)
+        for layer in layers
+    )
+
+
+@torch.no_grad()
+def layer_stages(
+    translator: Translator, inspection: Inspection, kind: AttentionKind, layers: Iterable[int]
+) -> list[list[Stages]]:
+    """Return the stages of all heads of each of these layers, which count from 1, from one run of the model.
+
+    translator: the one that was inspected, whose model `has_stages`.
+    """
+    copy, device = share_weights(translator.model), next(translator.model.parameters()).device
+    chosen = {layer: attention_layers(copy)[kind][layer - 1] for layer in layers}
+    kernels = {layer: attention.kernel for layer, attention in chosen.items()}
+    given: dict[int, tuple[Tensor, Tensor, Tensor, Tensor | None]] = {}
+
+    def recorded(layer: int) -> Kernel:
+        def record(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+            given[layer] = query, key, value, mask
+            return kernels[layer](query, key, value, mask, dropout)
+
+        return record
+
+    for layer, attention in chosen.items():
+        attention.kernel = recorded(layer)
     tag, target = inspection.target_tag, inspection.target.ids
     source, read = [*inspection.source.ids, EOS], [BOS, *tag, *target]
     state: Any = copy.start(torch.tensor([source], device=device))
     copy.vectors(torch.tensor([read], device=device), state)
-    query, key, value, mask = given[0]
-    q, k, v = (heads[0, head - 1].float().cpu() for heads in (query, key, value))
-    divisor = 1.0 if kernel is unscaled_attention else math.sqrt(q.size(-1))
-    product = q @ k.T
-    scaled = product / divisor
-    masked, own = scaled, None
-    if mask is not None:
-        own = mask.expand(*query.shape[:-1], key.size(-2))[0, head - 1].cpu()
-        masked = scaled.masked_fill(~own, -math.inf) if own.dtype == torch.bool else scaled + own
-    weights = masked_softmax(scaled, own)
     queries, keys = inspection.queries_and_keys(kind)
     rows, columns = ([token.label for token in side.tokens] for side in (queries, keys))
     start = 0 if kind == "encoder" else len(tag)  # what is predicted before the target is not shown
     if kind == "decoder":
         columns[1:1] = [token_label(translator.tokenizers.target, number) for number in tag]
-    return Stages(
-        f"{KINDS[kind]}, {inspection.describe(kind, layer, head, 'mean')}",
-        rows,
-        columns,
-        product[start:],
-        divisor,
-        scaled[start:],
-        masked[start:],
-        weights[start:],
-        (weights @ v)[start:],
-    )
+
+    def stages(layer: int, head: int) -> Stages:
+        query, key, value, mask = given[layer]
+        q, k, v = (heads[0, head - 1].float().cpu() for heads in (query, key, value))
+        divisor = 1.0 if kernels[layer] is unscaled_attention else math.sqrt(q.size(-1))
+        product = q @ k.T
+        scaled = product / divisor
+        masked, own = scaled, None
+        if mask is not None:
+            own = mask.expand(*query.shape[:-1], key.size(-2))[0, head - 1].cpu()
+            masked = scaled.masked_fill(~own, -math.inf) if own.dtype == torch.bool else scaled + own
+        weights = masked_softmax(scaled, own)
+        which = f"{KINDS[kind]}, {inspection.describe(kind, layer, head, 'mean')}"
+        tables = (product[start:], divisor, scaled[start:], masked[start:], weights[start:], (weights @ v)[start:])
+        return Stages(which, rows, columns, *tables)
+
+    return [[stages(layer, head) for head in range(1, given[layer][0].size(1) + 1)] for layer in chosen]

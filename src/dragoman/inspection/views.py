@@ -253,5 +253,6 @@ def view_figure(
             "a word (dot) is the mean of its subwords' embeddings; crosses: the subwords with the greatest cosines, "
             f"which stand below, without the word's own; {caption_end(inspection)}"
         )
-        return embedding_figure(list(zip(titles, neighbourhoods(translator, inspection), strict=True)), caption)
+        sides = neighbourhoods(model, translator.tokenizers, inspection)
+        return embedding_figure(list(zip(titles, sides, strict=True)), caption)
     raise ValueError(f"view_figure has no branch for view = '{view}'")

@@ -333,6 +333,22 @@ def initial_model(config: RunConfig, tokenizers: Tokenizers, resumed: bool) -> M
     return model
 
 
+def untrained_model(folder: Path, tokenizers: Tokenizers) -> Model | None:
+    """Return the model of a run as it was before its first step, built again from the seed of the run.
+
+    folder: a run folder, or one of its checkpoints. None for other model folders, and for a run that started from
+    another model. PyTorch's random numbers stay as they are. Raise DragomanError where the run's settings are damaged.
+    """
+    settings = find_model(folder).parent.parent / "config.toml"
+    if not settings.is_file():
+        return None
+    config = update(RunConfig(), read_toml(settings), str(settings))
+    if config.init_from:
+        return None
+    with torch.random.fork_rng(devices=[]):
+        return initial_model(config, tokenizers, resumed=False)
+
+
 @torch.no_grad()
 def copy_weights(old: Model, new: Model) -> None:
     """Copy all weights of `old` to `new`, in place; `new` may have more subwords, whose vectors stay.

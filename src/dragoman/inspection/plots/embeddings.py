@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
-from dragoman.inspection.embeddings import Neighbourhood, principal_components
+from dragoman.inspection.embeddings import Neighbourhood
 from dragoman.inspection.figure import MAX_INCHES, Figure, shorten_label, two_digits
 from dragoman.inspection.plots.training import COLOURS
 
@@ -35,16 +33,11 @@ def embedding_figure(sides: Sequence[tuple[str, Neighbourhood]], caption: str) -
 
 def draw_points(axes: Any, side: Neighbourhood) -> None:
     """Draw words (coloured dots) and their neighbours (grey crosses), each with its label, on two principal axes."""
-    rows = zip(side.neighbours, side.labels, strict=True)
-    near = {index: label for row in rows for index, label in zip(*row, strict=True)}
-    if len(side.words) + len(near) > 1:
-        points = principal_components(torch.cat([side.vectors, side.table[list(near)]])).tolist()
-        for number, ((x, y), label) in enumerate(zip(points, [*side.words, *near.values()], strict=True)):
-            colour, mark = (COLOURS[0], "o") if number < len(side.words) else ("0.45", "x")
-            axes.plot(x, y, mark, color=colour, markersize=5)
-            axes.annotate(
-                shorten_label(label, 16), (x, y), (4, 3), textcoords="offset points", fontsize=8, color=colour
-            )
+    labels = [*side.words, *side.near.values()]
+    for number, ((x, y), label) in enumerate(zip(side.points.tolist(), labels, strict=True)):
+        colour, mark = (COLOURS[0], "o") if number < len(side.words) else ("0.45", "x")
+        axes.plot(x, y, mark, color=colour, markersize=5)
+        axes.annotate(shorten_label(label, 16), (x, y), (4, 3), textcoords="offset points", fontsize=8, color=colour)
     axes.set_xlabel("first principal component")
     axes.set_ylabel("second principal component")
     axes.spines[["top", "right"]].set_visible(False)

@@ -8,7 +8,7 @@ let attended = null; // the data that is shown
 let needed = null;
 let word = null; // that the reader has gone to
 let wentTo = ""; // word, sentence and kind for which the cursor has gone there
-let kinds = [];
+export let kinds = [];
 let map = null;
 let thumbnailsOf = ""; // what the thumbnails show now
 const state = { kind: 0, layer: 0, head: 0, show: "head" }; // what is shown of it
@@ -73,8 +73,8 @@ const AT_ONCE = 20000; // cells of thumbnails that are painted in one go
 const HIDDEN = ["special", "punctuation"]; // what can be hidden
 
 // The labels of a sentence with the tokens of each, of words or of subwords, without the tokens of `hidden`.
-function labelled(sentence, hidden) {
-  const groups = state.subwords ? sentence.tokens.map((label, i) => ({ label, tokens: [i, i + 1] })) : sentence.words;
+export function labelled(sentence, subwords, hidden = new Set()) {
+  const groups = subwords ? sentence.tokens.map((label, i) => ({ label, tokens: [i, i + 1] })) : sentence.words;
   return groups
     .map(({ label, tokens: [start, end] }) => ({
       label,
@@ -88,15 +88,15 @@ function labelsOf(kind) {
   const hidden = (sentence) => new Set(HIDDEN.flatMap((name) => (state[name] ? sentence[name] : [])));
   const [queries, keys] = [attended[kind.rows], attended[kind.columns]];
   return {
-    rows: labelled(queries, hidden(queries)),
-    columns: labelled(keys, hidden(keys)),
-    every: labelled(keys, new Set()),
+    rows: labelled(queries, state.subwords, hidden(queries)),
+    columns: labelled(keys, state.subwords, hidden(keys)),
+    every: labelled(keys, state.subwords),
     width: keys.tokens.length,
   };
 }
 
 // The sum over a column's tokens, the mean over a row's.
-function merged(weights, width, rows, columns) {
+export function merged(weights, width, rows, columns) {
   const result = new Float32Array(rows.length * columns.length);
   const columnOf = new Int16Array(width).fill(-1);
   columns.forEach(({ tokens }, column) => tokens.forEach((token) => (columnOf[token] = column)));

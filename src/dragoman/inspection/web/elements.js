@@ -33,6 +33,17 @@ export function textTable([titles, ...rows]) {
   );
 }
 
+// Fills a select with [value, text] of each choice; `choose` takes the value that is chosen, as it was given.
+export function fillSelect(selector, choices, chosen, choose) {
+  const select = at(selector);
+  select.replaceChildren(...choices.map(([value, text]) => make("option", { value }, String(text))));
+  select.selectedIndex = choices.findIndex(([value]) => value === chosen);
+  select.onchange = () => choose(choices[select.selectedIndex][0]);
+}
+
+// The choices from 1 to a number.
+export const numbered = (count) => Array.from({ length: count }, (_, i) => [i + 1, i + 1]);
+
 // Texts.
 
 const strings = read("strings"); // by language
@@ -41,7 +52,7 @@ export let language = (navigator.language || "en").startsWith("ko") ? "ko" : "en
 // "{0}" and so on stand for the values.
 export const t = (key, ...values) => strings[language][key].replace(/\{(\d)\}/g, (_, number) => values[number]);
 export const fixed = (value, digits = 2) =>
-  value === null ? "" : value.toFixed(digits).replace("-", "−").replace(/^−(0\.?0*)$/, "$1");
+  value === null ? "" : value.toFixed(digits).replace("-", "−").replace(/^−(0\.?0*)$/, "$1").replace("Infinity", "∞");
 
 // With two digits that say something: "0.31", "0.0031".
 export const shortest = (value) => String(Number(value.toPrecision(2))).replace("-", "−");
@@ -73,6 +84,7 @@ export const themed = matchMedia("(prefers-color-scheme: dark)");
 export const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 const STEPS = 255; // of a palette
+const NONE = "#767676"; // what is masked
 
 // The colours of a variable, as a function from 0..1 to [red, green, blue], which has a name for style sheets as `css`.
 export function palette(name) {
@@ -83,6 +95,7 @@ export function palette(name) {
     const colour = stops[low].map((value, i) => Math.round(value + (stops[low + 1][i] - value) * (position - low)));
     return Object.assign(colour, { css: `rgb(${colour.join(",")})` });
   });
-  return (part) => colours[Math.round(STEPS * Math.min(1, Math.max(0, part)))];
+  const none = Object.assign(parsed(NONE), { css: NONE });
+  return (part) => (part === -Infinity ? none : colours[Math.round(STEPS * Math.min(1, Math.max(0, part)))]);
 }
 export const readable = ([red, green, blue]) => (0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#000000" : "#ffffff");

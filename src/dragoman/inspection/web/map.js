@@ -4,7 +4,7 @@ import { at, fixed, make, palette, readable, shortened, t, textTable, variable, 
 import { drawing, saveButtons, xml } from "./files.js";
 
 const FONT = "13px system-ui, 'Noto Sans KR', sans-serif";
-const MAX_LABEL = 22; // letters
+export const MAX_LABEL = 22; // letters
 const NUMBERS_UP_TO = 14; // rows and columns for which each cell shows its number
 const MAX_SIDE = 6000; // pixels
 
@@ -24,6 +24,13 @@ export function paintPixels(canvas, values, columns, colours, share) {
     image.data[4 * i + 3] = 255;
   }
   context.putImageData(image, 0, 0);
+}
+
+// The pixels that the longest of some labels needs.
+export function widest(labels) {
+  const context = make("canvas", {}).getContext("2d");
+  context.font = FONT;
+  return Math.max(8, ...labels.map((label) => context.measureText(shortened(label, MAX_LABEL)).width));
 }
 
 export class HeatMap {
@@ -55,7 +62,8 @@ export class HeatMap {
   }
 
   // shown: rows, columns (labels), values (row by row), low, high, signed, caption, label, describe(row, column),
-  // least (pixels of a cell), mark (a row or a column to put a frame around, -1 for none).
+  // least (pixels of a cell), mark (a row or a column to put a frame around, -1 for none), numbered (write all numbers,
+  // -Infinity too).
   show(shown) {
     this.shown = shown;
     this.row = Math.max(0, Math.min(this.row, shown.rows.length - 1));
@@ -73,10 +81,6 @@ export class HeatMap {
 
   measure() {
     const { rows, columns, least = 12 } = this.shown;
-    const context = this.canvas.getContext("2d");
-    context.font = FONT;
-    const width = (label) => context.measureText(shortened(label, MAX_LABEL)).width;
-    const widest = (labels) => Math.max(8, ...labels.map(width));
     const left = Math.ceil(widest(rows)) + 12;
     const room = this.box.clientWidth - left - 4;
     const most = MAX_SIDE / Math.max(rows.length, columns.length, 1);
@@ -96,16 +100,16 @@ export class HeatMap {
 
   // The map as calls of `box`, `number` and `label`, for the screen and for files.
   paint(colours, box, number, label) {
-    const { rows, columns, values, signed } = this.shown;
+    const { rows, columns, values, numbered } = this.shown;
     const { left, top, cell, upright, every } = this.layout;
-    const numbers = Math.max(rows.length, columns.length) <= NUMBERS_UP_TO && cell >= 30;
+    const few = Math.max(rows.length, columns.length) <= NUMBERS_UP_TO && cell >= 30;
     for (let row = 0; row < rows.length; row++) {
       for (let column = 0; column < columns.length; column++) {
         const value = values[row * columns.length + column];
         const colour = colours(this.share(value));
         const [x, y] = [left + column * cell, top + row * cell];
         box(x, y, cell, colour.css);
-        if (numbers && Math.abs(value) >= 0.005) {
+        if (numbered || (few && Math.abs(value) >= 0.005)) {
           number(x + cell / 2, y + cell / 2, fixed(value).replace(/^(−?)0\./, "$1."), readable(colour));
         }
       }

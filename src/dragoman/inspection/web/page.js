@@ -1,8 +1,11 @@
 // The page of `dragoman inspect`: everything that it shows is in the document.
 
 import { showAttention } from "./attention.js";
+import { showLines } from "./attention_lines.js";
 import { at, language, read, speak, t, themed } from "./elements.js";
+import { showEmbeddings } from "./embeddings.js";
 import { showEncoding, showOcclusion } from "./signed.js";
+import { showStages } from "./stages.js";
 import { showHeads, showPositions } from "./tables.js";
 import { showTree } from "./tree.js";
 import { showWords } from "./words.js";
@@ -11,9 +14,8 @@ const data = read("data");
 
 function render() {
   at("#about").textContent = t(data.tree ? "searched" : "given");
-  for (const show of [showWords, showAttention, showHeads, showPositions, showTree, showOcclusion, showEncoding]) {
-    show(data);
-  }
+  for (const show of [showWords, showAttention, showLines, showStages, showHeads, showPositions]) show(data);
+  for (const show of [showTree, showOcclusion, showEmbeddings, showEncoding]) show(data);
 }
 
 function renderIn(chosen) {

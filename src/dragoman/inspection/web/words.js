@@ -46,18 +46,22 @@ function wordButton(name, label, number) {
 }
 
 function moveAmongWords(event, paragraph) {
-  const words = [...paragraph.children];
-  const here = words.indexOf(document.activeElement);
-  const there = { ArrowLeft: here - 1, ArrowRight: here + 1, Home: 0, End: words.length - 1 }[event.key];
-  if (event.key === "Escape") {
-    pinnedWord = null;
-    lookFrom(null);
-  } else if (there !== undefined && words[there]) {
-    words[here].tabIndex = -1;
-    words[there].tabIndex = 0;
-    words[there].focus();
-    event.preventDefault();
-  }
+  moveWithin(event, paragraph);
+  if (event.key !== "Escape") return;
+  pinnedWord = null;
+  lookFrom(null);
+}
+
+// Moves the focus among the children of an element, of which one is reached by Tab.
+export function moveWithin(event, parent) {
+  const all = [...parent.children];
+  const here = all.indexOf(document.activeElement);
+  const there = { ArrowLeft: here - 1, ArrowRight: here + 1, Home: 0, End: all.length - 1 }[event.key];
+  if (!all[there]) return;
+  all[here].tabIndex = -1;
+  all[there].tabIndex = 0;
+  all[there].focus();
+  event.preventDefault();
 }
 
 // Shades the words of the other side by how much they belong to one; name null: none.

@@ -37,6 +37,7 @@ from dragoman.server.own.texts import AUTO, Direction, check_beam, languages_of
 from dragoman.server.reading import Refusal, Upload
 from dragoman.server.routes import OWN, Call, Route
 from dragoman.server.texts import detect_sources
+from dragoman.training.setup import untrained_model
 
 KEPT = 4  # inspections that are kept, since what is asked about one sentence comes in several requests
 KEPT_WEIGHTS = 2**25  # or one inspection, if it has more
@@ -290,7 +291,8 @@ def page(call: Call) -> Response:
     with call.service.turn(call.ticket, call.service.inspecting):
         found = look(call, served, call.request.text, tree=call.request.translation is None)
         call.ticket.check()
-        content = inspection_page(found, served.translator.model)
+        untrained = untrained_model(served.source.folder, served.translator.tokenizers)
+        content = inspection_page(found, served.translator, untrained)
     headers = {"Content-Disposition": 'attachment; filename="inspection.html"'}
     return Response(content.encode(errors="replace"), headers=headers, media_type="text/html")
 
