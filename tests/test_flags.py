@@ -71,7 +71,7 @@ FLAGS = {
     "insight": "--pairs --sentence --subwords --out --threads",
     "inspect": "-m --model --translation --tag --target-tag --out --html --json --view --sample --kind --layer --head "
     + f"--aggregate --subwords --threads {ONE_BEST.replace('--split', '')}",
-    "lab": "--quick --out --seeds --threads --train --dev --test",
+    "lab": "--quick --out --seeds --language --threads --train --dev --test",
     "import": "--positions --tag --target-tag",
     "distill": "--teacher --train --dev --test --out --originals --block --shard --ray --engine --compute-type --json "
     + f"--threads --quiet --preset {TRAINING} {TRANSFORMER} {ONE_BEST}",
