@@ -10,7 +10,7 @@ import torch
 from lab_findings import english, experiment, findings, texts_of
 
 from dragoman.evaluation.metrics import LengthGroup
-from dragoman.inspection.figure import pyplot
+from dragoman.inspection.figure import pyplot, say_words
 from dragoman.lab import (
     COMPARISONS,
     EXPERIMENTS,
@@ -42,6 +42,7 @@ from dragoman.lab import (
     self_focus,
     shared_projections,
     sinusoids,
+    speaker,
     subwords,
     sum_or_concat,
     table_3,
@@ -50,8 +51,6 @@ from dragoman.lab import (
 )  # fmt: skip
 from dragoman.lab.comparisons import Trained
 from dragoman.lab.experiment import Claims, Findings, Verdict
-from dragoman.lab.report import say_words
-from dragoman.lab.speech import speaker
 
 Tensor = torch.tensor
 

@@ -9,15 +9,14 @@ from lab_findings import english, experiment
 from test_lab_claims import cases
 
 from dragoman.commands.lab import OWN_PAIRS
-from dragoman.inspection.figure import pyplot
-from dragoman.lab import COMPARISONS, EXPERIMENTS, SECTIONS, comparisons
+from dragoman.inspection.figure import pyplot, say_words
+from dragoman.lab import CATALOGUE, COMPARISONS, EXPERIMENTS, SECTIONS, comparisons, context, speaker
 from dragoman.lab.drawing import Panel, draw_bars, lines
 from dragoman.lab.experiment import ALTERNATIVES, Experiment, Figure, Findings, Table
-from dragoman.lab.report import context, say_words
-from dragoman.lab.speech import PLACE, entries_for, pattern, read_catalogue, speaker
+from dragoman.text.speech import PLACE, entries_for, pattern, read_catalogue
 
 NAMES = [*EXPERIMENTS, *COMPARISONS]
-CATALOGUE = [(entry.msgctxt or "", entry.msgid, entry.msgstr) for entry in read_catalogue()]
+MESSAGES = [(entry.msgctxt or "", entry.msgid, entry.msgstr) for entry in read_catalogue(CATALOGUE)]
 REPORT = Path(comparisons.__file__).parent / "report.html"
 
 
@@ -34,8 +33,8 @@ def wrong(english: str, korean: str) -> list[str]:
 
 
 def test_a_message_and_its_translation_have_the_same_places_and_alternatives():
-    assert [(message, faults) for _, message, said in CATALOGUE if (faults := wrong(message, said))] == []
-    assert len({entry[:2] for entry in CATALOGUE}) == len(CATALOGUE)
+    assert [(message, faults) for _, message, said in MESSAGES if (faults := wrong(message, said))] == []
+    assert len({message[:2] for message in MESSAGES}) == len(MESSAGES)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +57,7 @@ def about(name: str) -> Experiment:
 
 def readings(claim: str, name: str) -> set[tuple[str, ...]]:
     """Return the values that the first message which fits takes from a claim: the shortest and the longest."""
-    for entry in entries_for(context(name)):
+    for entry in entries_for(CATALOGUE, context(name)):
         if match := pattern(entry.msgid).fullmatch(claim):
             longest = re.fullmatch(pattern(entry.msgid).pattern.replace("(.*?)", "(.*)"), claim, re.DOTALL)
             assert longest
@@ -69,7 +68,7 @@ def readings(claim: str, name: str) -> set[tuple[str, ...]]:
 @pytest.mark.parametrize("name", NAMES)
 def test_titles_theses_and_all_verdicts_are_in_korean(name: str):
     """And each claim is understood in one way only."""
-    say, outcomes = speaker("ko", context(name)), cases(name)
+    say, outcomes = speaker("ko", name), cases(name)
     one = about(name).said(say)
     assert english([one.title, one.source, one.thesis]) == []
     for claims in outcomes:

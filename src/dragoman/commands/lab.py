@@ -10,9 +10,8 @@ import tyro
 
 from dragoman.commands import parse, set_threads
 from dragoman.errors import DragomanError, UsageError
-from dragoman.lab import COMPARISONS, EXPERIMENTS, SECTIONS
+from dragoman.lab import COMPARISONS, EXPERIMENTS, SECTIONS, speaker
 from dragoman.lab.experiment import FULL, QUICK, Effort, Sentences
-from dragoman.lab.speech import speaker
 
 OWN_PAIRS = "On your own sentence pairs (--train, --dev, --test)"
 GROUPS = {"all": EXPERIMENTS, "comparisons": COMPARISONS}

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import replace_file
+from dragoman.text.speech import Say, say_english
 
 FORMATS = (".svg", ".png", ".pdf")
 NUMBERS_UP_TO = 14  # rows and columns for which each cell shows its number
@@ -83,8 +84,8 @@ def check_format(path: Path) -> None:
         raise UsageError(f"{path}: a figure's name must end in one of {', '.join(FORMATS)}")
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Draw a figure, its caption below it, to a file whose suffix is the format.
+def save(figure: Figure, path: Path, say: Say = say_english) -> None:
+    """Draw a figure, its caption below it, to a file whose suffix is the format. say: says its words in a language.
 
     Raise UsageError for another format, DragomanError where matplotlib is not installed.
     """
@@ -93,14 +94,26 @@ def save(figure: Figure, path: Path) -> None:
     canvas, content = plt.figure(figsize=figure.size, layout="constrained"), io.BytesIO()
     try:
         figure.draw(canvas)
+        say_words(canvas, say)
         if figure.caption:
-            canvas.supxlabel(wrap_caption(figure.caption, figure.size[0]), fontsize=8)
+            canvas.supxlabel(wrap_caption(say(figure.caption), figure.size[0]), fontsize=8)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing from font")  # matplotlib draws a box instead
             canvas.savefig(content, format=path.suffix[1:].lower(), dpi=150)
     finally:
         plt.close(canvas)
     replace_file(path, content.getvalue(), shared=True)
+
+
+def say_words(drawn: Any, say: Say) -> None:
+    """Replace the words of a matplotlib figure by what `say` says."""
+    for axes in drawn.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            labels = [label.get_text() for label in axis.get_ticklabels()]
+            if any(say(label) != label for label in labels):  # an axis would write its own labels again
+                axis.set_ticks(axis.get_ticklocs(), [say(label) for label in labels])
+    for text in drawn.findobj(lambda artist: hasattr(artist, "get_text")):
+        text.set_text(say(text.get_text()))
 
 
 def wrap_caption(caption: str, width: float) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dragoman.lab.speech import Say
+from dragoman.text.speech import Say
 
 ALTERNATIVES = re.compile(r"\[([^][|]*)\|([^][|]*)\]")
 Cell = str | int | float | bool  # neither a tensor nor a number of NumPy

@@ -24,10 +24,10 @@ from dragoman.console import format_duration
 from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import describe_machine
 from dragoman.files import replace_file
-from dragoman.inspection.figure import pyplot
-from dragoman.lab import COMPARISONS, EXPERIMENTS
+from dragoman.inspection.figure import pyplot, say_words
+from dragoman.lab import COMPARISONS, EXPERIMENTS, speaker
 from dragoman.lab.experiment import Cell, Effort, Experiment, Figure, Findings, Sentences, Table
-from dragoman.lab.speech import Language, Say, speaker
+from dragoman.text.speech import Language, Say, say_english
 
 DOTS = 150  # per inch, of a PNG
 BOOLS = (bool, np.bool_)  # results of comparisons; unlike numpy's other numbers, its bool has no base class for this
@@ -84,11 +84,6 @@ def load(name: str, sentences: Sentences | None) -> Experiment:
     return import_module(f"dragoman.lab.{name.replace('-', '_')}").run
 
 
-def context(name: str) -> str:
-    """Return the context that the texts of an experiment have in the catalogue: comparisons share one."""
-    return "comparisons" if name in COMPARISONS else name
-
-
 def perform(
     name: str, effort: Effort, folder: Path, sentences: Sentences | None = None, language: Language = "en"
 ) -> Result:
@@ -96,7 +91,7 @@ def perform(
     and, if it was not a DragomanError, the traceback. language: of texts and figures; files of tables are in English,
     for the programs that read them.
     """
-    say = speaker(language, context(name))
+    say = speaker(language, name)
     began = time.perf_counter()
     experiment = findings = None
     drawings: tuple[Drawing, ...] = ()
@@ -116,7 +111,7 @@ def perform(
     return Result(name, time.perf_counter() - began, experiment, findings, drawings, files, error, trace, language)
 
 
-def write_figure(folder: Path, name: str, figure: Figure, say: Say = speaker("en")) -> Drawing:
+def write_figure(folder: Path, name: str, figure: Figure, say: Say = say_english) -> Drawing:
     """Draw a figure, its words as `say` says them, and write it as PNG and SVG to `folder`/figures. The same numbers
     give the same files.
     """
@@ -137,17 +132,6 @@ def write_figure(folder: Path, name: str, figure: Figure, say: Say = speaker("en
     return Drawing(file, figure.caption, f"data:image/png;base64,{data}")
 
 
-def say_words(drawn: Any, say: Say) -> None:
-    """Replace the words of a matplotlib figure by what `say` says."""
-    for axes in drawn.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            labels = [label.get_text() for label in axis.get_ticklabels()]
-            if any(say(label) != label for label in labels):  # an axis would write its own labels again
-                axis.set_ticks(axis.get_ticklocs(), [say(label) for label in labels])
-    for text in drawn.findobj(lambda artist: hasattr(artist, "get_text")):
-        text.set_text(say(text.get_text()))
-
-
 def slug(title: str) -> str:
     """Return the title in lower-case letters, digits and hyphens, at most MAX_SLUG characters."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower())[:MAX_SLUG].strip("-")
@@ -163,7 +147,7 @@ def write_table(folder: Path, name: str, table: Table) -> str:
     return file
 
 
-def cell_text(cell: Cell, say: Say = speaker("en")) -> str:
+def cell_text(cell: Cell, say: Say = say_english) -> str:
     """Return a cell as text for the page: floats with four significant digits, those from 10^4 to 10^7 as whole numbers
     with commas; integers in full, with commas; yes or no for a bool, as `say` says it; text unchanged.
     """

@@ -1,9 +1,8 @@
-"""Say in Korean what the lab says in English.
+"""Say in Korean what the program says in English.
 
-ko.po is the catalogue. A message is a text of the lab with {1}, {2} ... where a run puts numbers and names, and its
-context is the experiment that says it; messages without a context are common to all. The experiments themselves know
-nothing of this: a text that they made is matched with the messages, and what stands in its places is put into the
-Korean one. A text that matches none stays as it is.
+A package that speaks both has a catalogue, ko.po. A message is an English text with {1}, {2} ... where numbers and
+names come. The rest of the program knows nothing of this: a text that was made is matched with the messages, and what
+stands in its places is put into the Korean one. A text that matches none stays as it is.
 """
 
 import re
@@ -19,23 +18,27 @@ from dragoman.text.particles import fit_particles
 Language = Literal["en", "ko"]
 Say = Callable[[str], str]  # from an English text to the same in some language
 
-CATALOGUE = Path(__file__).parent / "ko.po"
 PLACE = re.compile(r"\{(\d+)\}")
 ITEMS = re.compile(r"(; |, (?![^(]*\)))")  # of a list, with what separates them; brackets stay whole
 WORDS = re.compile(r"[^,;:()\s](?:[^,;:()]*[^,;:()\s])?")  # of an item, between punctuation marks
 
 
-def speaker(language: Language, experiment: str = "") -> Say:
-    """Return what says the texts of an experiment, or those of the report, in a language."""
-    return (lambda text: text) if language == "en" else korean(experiment)
+def say_english(text: str) -> str:
+    """Return the text as it is."""
+    return text
+
+
+def speaker(language: Language, catalogue: Path, context: str = "") -> Say:
+    """Return what says texts in a language: those of a context of the catalogue, and those that have none."""
+    return say_english if language == "en" else korean(catalogue, context)
 
 
 @cache
-def korean(experiment: str) -> Say:
-    """Return what says the texts of an experiment in Korean."""
+def korean(catalogue: Path, context: str) -> Say:
+    """Return what says the texts of a context in Korean."""
     fixed: dict[str, str] = {}
     patterns: list[tuple[re.Pattern[str], str]] = []
-    for entry in entries_for(experiment):
+    for entry in entries_for(catalogue, context):
         if PLACE.search(entry.msgid):
             patterns.append((pattern(entry.msgid), entry.msgstr))
         else:
@@ -59,23 +62,23 @@ def korean(experiment: str) -> Say:
     return say
 
 
-def entries_for(experiment: str) -> list[polib.POEntry]:
-    """Return the entries that an experiment may need: its own, then the common ones; those with most text first."""
-    entries = [entry for entry in read_catalogue() if entry.msgctxt in (experiment, None)]
+def entries_for(catalogue: Path, context: str) -> list[polib.POEntry]:
+    """Return the entries of a context, then those without one; of each kind those with most text first."""
+    entries = [entry for entry in read_catalogue(catalogue) if entry.msgctxt in (context, None)]
     return sorted(entries, key=lambda entry: (entry.msgctxt is None, -len(PLACE.sub("", entry.msgid))))
 
 
 @cache
-def read_catalogue() -> tuple[polib.POEntry, ...]:
-    """Return the entries of the catalogue."""
-    return tuple(polib.pofile(str(CATALOGUE)))
-
-
-def fill(message: str, values: list[str]) -> str:
-    """Return a message with the values in its places."""
-    return PLACE.sub(lambda place: values[int(place[1]) - 1], message)
+def read_catalogue(catalogue: Path) -> tuple[polib.POEntry, ...]:
+    """Return the entries of a catalogue of gettext."""
+    return tuple(polib.pofile(str(catalogue)))
 
 
 def pattern(message: str) -> re.Pattern[str]:
     """Return the pattern of the texts that a message stands for, with a group for each place, in their order."""
     return re.compile("(.*?)".join(map(re.escape, PLACE.split(message)[::2])), re.DOTALL)
+
+
+def fill(message: str, values: list[str]) -> str:
+    """Return a message with the values in its places."""
+    return PLACE.sub(lambda place: values[int(place[1]) - 1], message)
