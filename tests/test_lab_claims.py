@@ -10,7 +10,7 @@ import torch
 from lab_findings import english, experiment, findings, texts_of
 
 from dragoman.evaluation.metrics import LengthGroup
-from dragoman.inspection.figure import pyplot, say_words
+from dragoman.inspection.figure import pyplot
 from dragoman.lab import (
     COMPARISONS,
     EXPERIMENTS,
@@ -51,6 +51,7 @@ from dragoman.lab import (
 )  # fmt: skip
 from dragoman.lab.comparisons import Trained
 from dragoman.lab.experiment import Claims, Findings, Verdict
+from dragoman.lab.report import say_words
 
 Tensor = torch.tensor
 

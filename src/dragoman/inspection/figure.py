@@ -84,8 +84,8 @@ def check_format(path: Path) -> None:
         raise UsageError(f"{path}: a figure's name must end in one of {', '.join(FORMATS)}")
 
 
-def save(figure: Figure, path: Path, say: Say = say_english) -> None:
-    """Draw a figure, its caption below it, to a file whose suffix is the format. say: says its words in a language.
+def save(figure: Figure, path: Path) -> None:
+    """Draw a figure, its caption below it, to a file whose suffix is the format.
 
     Raise UsageError for another format, DragomanError where matplotlib is not installed.
     """
@@ -94,26 +94,14 @@ def save(figure: Figure, path: Path, say: Say = say_english) -> None:
     canvas, content = plt.figure(figsize=figure.size, layout="constrained"), io.BytesIO()
     try:
         figure.draw(canvas)
-        say_words(canvas, say)
         if figure.caption:
-            canvas.supxlabel(wrap_caption(say(figure.caption), figure.size[0]), fontsize=8)
+            canvas.supxlabel(wrap_caption(figure.caption, figure.size[0]), fontsize=8)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing from font")  # matplotlib draws a box instead
             canvas.savefig(content, format=path.suffix[1:].lower(), dpi=150)
     finally:
         plt.close(canvas)
     replace_file(path, content.getvalue(), shared=True)
-
-
-def say_words(drawn: Any, say: Say) -> None:
-    """Replace the words of a matplotlib figure by what `say` says."""
-    for axes in drawn.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            labels = [label.get_text() for label in axis.get_ticklabels()]
-            if any(say(label) != label for label in labels):  # an axis would write its own labels again
-                axis.set_ticks(axis.get_ticklocs(), [say(label) for label in labels])
-    for text in drawn.findobj(lambda artist: hasattr(artist, "get_text")):
-        text.set_text(say(text.get_text()))
 
 
 def wrap_caption(caption: str, width: float) -> str:
@@ -139,10 +127,12 @@ def map_figure(
     title: str,
     caption: str = "",
     scale: Scale = WEIGHTS,
+    say: Say = say_english,
 ) -> Figure:
     """Return a map of values (rows, columns) with labels; in small maps each number that is not near 0 is written.
 
-    Raise ValueError where the labels are not as many as rows and columns.
+    say: says title, caption and scale in a language. Raise ValueError where the labels are not as many as rows and
+    columns.
     """
     if tuple(values.shape) != (len(rows), len(columns)):
         raise ValueError(f"weights are {tuple(values.shape)}, labels {len(rows)} and {len(columns)}")
@@ -160,13 +150,13 @@ def map_figure(
         axes.set_yticks(range(len(rows)), [shorten_label(label) for label in rows], fontsize=letters)
         axes.xaxis.tick_top()
         axes.tick_params(length=0)
-        axes.set_title(title, fontsize=11)
+        axes.set_title(say(title), fontsize=11)
         if numbered:
             write_numbers(axes, image, values, with_sign=scale.low < 0)
-        figure.colorbar(image, ax=axes, shrink=0.8, label=scale.name)
+        figure.colorbar(image, ax=axes, shrink=0.8, label=say(scale.name))
 
     width, height = (min(max(side, 4.0), MAX_INCHES) for side in natural)
-    return Figure(caption, draw, (width, height))
+    return Figure(say(caption), draw, (width, height))
 
 
 def draw_image(axes: Any, values: Tensor, scale: Scale) -> Any:

@@ -24,7 +24,7 @@ from dragoman.console import format_duration
 from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import describe_machine
 from dragoman.files import replace_file
-from dragoman.inspection.figure import pyplot, say_words
+from dragoman.inspection.figure import pyplot
 from dragoman.lab import COMPARISONS, EXPERIMENTS, speaker
 from dragoman.lab.experiment import Cell, Effort, Experiment, Figure, Findings, Sentences, Table
 from dragoman.text.speech import Language, Say, say_english
@@ -130,6 +130,17 @@ def write_figure(folder: Path, name: str, figure: Figure, say: Say = say_english
             plt.close(drawn)
     data = base64.b64encode((folder / f"{file}.png").read_bytes()).decode()
     return Drawing(file, figure.caption, f"data:image/png;base64,{data}")
+
+
+def say_words(drawn: Any, say: Say) -> None:
+    """Replace the words of a matplotlib figure, none of which come from users, by what `say` says."""
+    for axes in drawn.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            labels = [label.get_text() for label in axis.get_ticklabels()]
+            if any(say(label) != label for label in labels):  # an axis would write its own labels again
+                axis.set_ticks(axis.get_ticklocs(), [say(label) for label in labels])
+    for text in drawn.findobj(lambda artist: hasattr(artist, "get_text")):
+        text.set_text(say(text.get_text()))
 
 
 def slug(title: str) -> str:
