@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 COURSE = Path(__file__).parents[1] / "docs" / "course"
-TOURS = ("tour.md", "tour.ko.md")
+TOURS, SLIPS = ("tour.md", "tour.ko.md"), ("slips.md", "slips.ko.md")
 # A number stands alone: it is not part of a name (seq2seq), a time of day (8:35) or a date.
 NUMBER = re.compile(r"(?<![\w.:,−-])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]\d+)?(?![\d:]|-\d)(?: (?:%|MiB))?")
 NAMES = re.compile(r"`[^`]*`|(?:note|노트|table|표)\s\d+", re.IGNORECASE)  # they have digits that are not numbers
@@ -122,10 +122,11 @@ def compare_with_tables(sources: list[Source], folder: Path) -> Iterator[str]:
 
 
 def compare_with_pages(sources: list[Source], course: Path) -> Iterator[str]:
-    unmeasured, slips = read_unmeasured(course), numbers_in_slips(read(course / "slips.md"))
+    unmeasured = read_unmeasured(course)
+    slips = {page: numbers_in_slips(read(course / page)) for page in SLIPS}
     tours = {page: numbers_in_results(read(course / page)) for page in TOURS}
-    for page, printed in {**tours, "slips.md": slips}.items():
-        here = [source for source in sources if source.at.startswith("slip") == (page == "slips.md")]
+    for page, printed in {**tours, **slips}.items():
+        here = [source for source in sources if source.at.startswith("slip") == (page in SLIPS)]
         yield from (f"{source}: not on {page}" for source in here if source.number not in printed.get(source.at, []))
     for page, printed in tours.items():
         for station, numbers in printed.items():

@@ -16,15 +16,17 @@ from dragoman.lab import COMPARISONS, EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
 COURSE, PACKAGE = ROOT / "docs" / "course", ROOT / "src" / "dragoman"
-TOURS = ("tour.md", "tour.ko.md")
+TOURS, SLIPS = ("tour.md", "tour.ko.md"), ("slips.md", "slips.ko.md")
+KOREAN = sorted(page.name for page in COURSE.glob("*.ko.md"))
 
 
 def read(page: str) -> str:
     return (COURSE / page).read_text(encoding="utf-8")
 
 
-def test_the_slips_have_one_test_each_in_their_order():
-    entries = re.split(r"^### \d+\. |^\| (?!slip |---)", read("slips.md"), flags=re.MULTILINE)[1:]
+@pytest.mark.parametrize("page", SLIPS)
+def test_the_slips_have_one_test_each_in_their_order(page: str):
+    entries = re.split(r"^### \d+\. |^\| (?!slip |실수 |---)", read(page), flags=re.MULTILINE)[1:]
     named = [re.findall(r"`(test_\w+)`", entry) for entry in entries]
     tests = re.findall(r"^def (test_\w+)", (ROOT / "tests" / "test_slips.py").read_text(encoding="utf-8"), re.MULTILINE)
     assert named == [[test] for test in tests]
@@ -41,7 +43,7 @@ def unknown(page: str) -> list[str]:
     return files + lost + [name for names in wanted for name in names.split() if name not in known]
 
 
-@pytest.mark.parametrize("page", [*TOURS, "slips.md", "lab.md"])
+@pytest.mark.parametrize("page", [*TOURS, *SLIPS, "lab.md", "lab.ko.md"])
 def test_the_pages_name_code_and_experiments_that_exist(page: str):
     assert unknown(read(page)) == []
 
@@ -66,15 +68,20 @@ def test_python_on_the_tours_prints_what_stands_below_it(code: str, printed: str
 
 def shared(page: str) -> list[list[str]]:
     """Return what every language has in common, by station: code and its output, commands, names, links, numbers."""
-    stations = re.split(r"^## (?=\d+\. )", re.sub(r"  # .*", "", read(page)), flags=re.MULTILINE)
+    text = re.sub(r"  # .*", "", read(page)).replace(".ko.md)", ".md)")
+    stations = re.split(r"^##+ (?=\d+\. )", text, flags=re.MULTILINE)
     parts = r"^```.*?^```$|`[^`\n]+`|^    dragoman \S+(?: \S+)*|\]\([^)]+\)|\d+(?:[.,]\d+)*(?:e[+-]\d+)?(?: %)?"
     return [sorted(re.findall(parts, station, re.MULTILINE | re.DOTALL)) for station in stations[1:]]
 
 
-def test_both_tours_have_the_same_stations_commands_and_numbers():
-    english, korean = map(shared, TOURS)
+@pytest.mark.parametrize("pages", [TOURS, SLIPS])
+def test_both_languages_have_the_same_stations_commands_and_numbers(pages: tuple[str, str]):
+    english, korean = map(shared, pages)
     for one, other in zip(english, korean, strict=True):
         assert one == other
+
+
+def test_all_code_on_the_tours_has_its_output_below_it():
     assert all(len(snippets(page)) == read(page).count("```python") > 0 for page in TOURS)
 
 
@@ -93,6 +100,7 @@ def test_the_numbers_on_the_pages_are_those_of_the_lab():
         ("tour.md", "2.161", "2.162", "tour.md, 5: 2.162 has no source"),
         ("tour.ko.md", "93.9 %", "94 %", "(learned-positions-1; positions: sinusoidal; accuracy): not on tour.ko.md"),
         ("slips.md", "0.8262", "0.8263", "form: raw; 1): not on slips.md"),
+        ("slips.ko.md", "2.368", "2.369", "not on slips.ko.md"),
         ("numbers.md", "| 7.9e+08 |", "| 7.8e+08 |", "the table has 7.88997e+08"),
         ("numbers.md", "activations-2", "activations-3", "0 tables activations-3"),
         ("numbers.md", "gain: 2.0", "gain: 5.0", "no row activation: relu; gain: 5.0"),

@@ -9,16 +9,19 @@ from typing import Any
 import pytest
 import torch
 from babel import Locale
+from lab_findings import english
 from torch.nn.functional import normalize
 
 from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizers import SideTokenizer
+from dragoman.demo import CATALOGUE
 from dragoman.demo.phrasebook import COUNTRIES, Phrasebook, phrasebook
 from dragoman.demo.run import slow_machine, write_pairs
 from dragoman.demo.tasks import TASKS, draw_pairs
 from dragoman.demo.toy import TOY, find_head
 from dragoman.model import Model
 from dragoman.model_folder import read_model
+from dragoman.text.speech import speaker
 from dragoman.training.checkpoint import lock_folder
 from dragoman.training.setup import untrained_model
 
@@ -37,6 +40,7 @@ def test_the_demo_scores_translates_and_draws(dragoman, monkeypatch: pytest.Monk
     assert ran.code == 0, ran.err
     assert re.search(r"^BLEU \d+\.\d .*version:", ran.out, re.MULTILINE)
     assert re.search(r"^exact match \d+\.\d %$", ran.out, re.MULTILINE)
+    assert untold(ran.out) == []
     for name, start in (("demo/attention.svg", b"<?xml"), ("demo/attention.png", b"\x89PNG")):
         assert name in ran.out
         assert Path(name).read_bytes().startswith(start)
@@ -158,6 +162,40 @@ def test_the_demo_of_a_task_scores_draws_and_films(dragoman, monkeypatch: pytest
         assert f"runs/demo-reverse/{name}" in ran.out
         assert Path("runs/demo-reverse", name).read_bytes().startswith(start)
     assert f"head {found[1]}" in Path("runs/demo-reverse/attention.svg").read_text()
+    assert untold(ran.out) == []
+
+
+# In Korean.
+
+
+TELLING = re.compile(r"\d\. |exact match|Only |The best|How it|It knows|Now yours|Your own")
+
+
+def untold(printed: str) -> list[str]:
+    """Return the lines in which a demonstration tells something, and that have no Korean when they are said in it."""
+    say, lines = speaker("ko", CATALOGUE), [line.strip() for line in printed.splitlines()]
+    telling = [line for line in lines if TELLING.match(line)]
+    assert len(telling) >= 7
+    return [line for line in telling if not re.search("[가-힣]", say(line))]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_rules_and_tricks_of_all_tasks_are_in_korean(name: str):
+    say, task = speaker("ko", CATALOGUE), TASKS[name]
+    said = say(f"1. The task: {task.rule}, such as 'a b' → 'b a'; 9 pairs to learn from.")
+    said += say(f"4. The trick: a head that has found it {task.trick}.")
+    assert english([said]) == []
+    assert english([task.rule, task.trick]) == [task.rule, task.trick]  # the control
+
+
+@pytest.mark.parametrize(
+    ("flags", "function"), [(["--task", "copy"], "dragoman.demo.toy.run_task"), ([], "dragoman.demo.run.run_demo")]
+)
+def test_the_demo_is_asked_to_speak_korean(dragoman, monkeypatch: pytest.MonkeyPatch, flags: list[str], function: str):
+    asked: list[Any] = []
+    monkeypatch.setattr(function, lambda *arguments: asked.append(arguments[-1]))
+    assert [dragoman("demo", *flags, *more).code for more in ([], ["--language", "ko"])] == [0, 0]
+    assert asked == ["en", "ko"]
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ SEARCH = """
 ONE_BEST = SEARCH.replace("--n-best", "")  # of commands that take one translation of each text
 
 FLAGS = {
-    "demo": "--to --task --out --minutes --threads",
+    "demo": "--to --task --out --minutes --language --threads",
     "check": "--dev --test --write-clean --max-ratio --max-length --json",
     "split": "--out --dev --test --by",
     "train": TRAIN + TRANSFORMER,
@@ -68,10 +68,10 @@ FLAGS = {
     "score": "-m --model --threads --json",
     "align": "-m --model --layer --head --measure --threshold --soft --text --subwords --threads",
     "info": "--preset --vocabulary --diagram --json",
-    "insight": "--pairs --sentence --subwords --out --threads",
+    "insight": "--pairs --sentence --subwords --out --language --threads",
     "inspect": "-m --model --translation --tag --target-tag --out --html --json --view --sample --kind --layer --head "
     + f"--aggregate --subwords --threads {ONE_BEST.replace('--split', '')}",
-    "lab": "--quick --out --seeds --threads --train --dev --test",
+    "lab": "--quick --out --seeds --language --threads --train --dev --test",
     "import": "--positions --tag --target-tag --check --sample",
     "distill": "--teacher --train --dev --test --out --originals --block --shard --ray --engine --compute-type --json "
     + f"--threads --quiet --preset {TRAINING} {TRANSFORMER} {ONE_BEST}",

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import TINY_RECURRENT, Ran, run_config, run_training, tiny_transformer, write_tsv
+from lab_findings import english
 from torch import Tensor
 
 from dragoman.alignment.heads import AlignmentHead
@@ -26,6 +27,7 @@ from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
 from dragoman.data.batches import Batch
 from dragoman.data.corpus import Pair
 from dragoman.errors import DragomanError, UsageError
+from dragoman.inspection import CATALOGUE
 from dragoman.inspection.figure import save
 from dragoman.inspection.gradients import (
     layer_name,
@@ -42,6 +44,7 @@ from dragoman.model import Model, build
 from dragoman.model.attention import masked_softmax
 from dragoman.model.capture import AttentionCapture, attention_layers
 from dragoman.model_folder import read_model
+from dragoman.text.speech import speaker
 from dragoman.training.loss import Objective
 from dragoman.translation.translator import Translator
 
@@ -318,7 +321,7 @@ class Page(HTMLParser):
             pass
 
     def handle_data(self, data: str) -> None:
-        if self.tags and self.tags[-1] in ("td", "th"):
+        if self.tags[-1:] in (["td"], ["th"]) or (self.tags[-2:] == ["th", "span"] and self.languages[-1] == "en"):
             self.tables[-1][-1][-1] += data
         if self.tags and self.tags[-1] == "script":
             self.scripts[-1] += data
@@ -388,6 +391,20 @@ def test_the_figure_has_all_panels(history: History, tmp_path: Path):
         assert f"{value:.2g}" in texts
 
 
+def test_the_figure_in_korean_leaves_the_words_of_the_sentence_alone(history: History, tmp_path: Path):
+    """Even one that the figure itself has."""
+    own = dataclasses.replace(history, source=["step", *history.source[1:]])
+    drawn = {}
+    for language in ("en", "ko"):
+        save(history_figure(own, speaker(language, CATALOGUE)), tmp_path / "history.svg")  # type: ignore[arg-type]
+        drawn[language] = re.findall(r"<!-- (.*) -->", (tmp_path / "history.svg").read_text(encoding="utf-8"))
+    assert {"기울기의 노름", "인코더 1층", "40단계", "단계", "1.2", "step"} <= set(drawn["ko"])
+    words = {*own.source, *own.target, own.run}
+    assert english(text for text in map(html.unescape, drawn["ko"]) if text not in words and own.run not in text) == []
+    assert drawn["ko"].count("step") == 2  # of the two snapshots; the axes say it in Korean
+    assert len(english(map(html.unescape, drawn["en"]))) > 10  # the control
+
+
 @pytest.mark.parametrize("count", [2, SHOWN, SHOWN + 1, 57])
 def test_of_many_snapshots_a_few_are_drawn_evenly_spaced(history: History, count: int):
     first, last = history.snapshots
@@ -407,6 +424,14 @@ def test_of_many_snapshots_a_few_are_drawn_evenly_spaced(history: History, count
 @pytest.fixture
 def insight(dragoman) -> Callable[..., Ran]:
     return partial(dragoman, "insight")
+
+
+def test_the_command_says_in_korean_what_it_shows(insight, trained: Path, corpus: tuple[str, str]):
+    ran = insight(trained, "--pairs", corpus[1], "--out", "insight.svg", "--language", "ko")
+    assert (ran.code, ran.out) == (0, "insight.svg\n")
+    assert ran.err.startswith("체크포인트 2개, 40단계에서 80단계까지. 문장 쌍 10개의 학습 손실(레이블 스무딩 0.1): ")
+    assert "교차 어텐션: 1층 가운데 1층, 헤드 2개" in ran.err
+    assert "기울기의 노름" in Path("insight.svg").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("out", ["insight.html", "new/insight.svg", "insight.PDF"])

@@ -22,7 +22,7 @@ from test_page import luminance
 from dragoman import lab as package
 from dragoman.errors import DragomanError
 from dragoman.inspection.figure import pyplot
-from dragoman.lab import COMPARISONS, EXPERIMENTS, SECTIONS
+from dragoman.lab import COMPARISONS, EXPERIMENTS, SECTIONS, speaker
 from dragoman.lab.experiment import Effort, Experiment, Figure, Findings, Table
 from dragoman.lab.report import Result, cell_text, perform, write_figure, write_report
 
@@ -94,12 +94,14 @@ def listed(page: str) -> dict[str, str]:
     return {name: purpose for name, purpose in rows if name in EXPERIMENTS | COMPARISONS}
 
 
-def test_the_docs_list_what_the_command_lists():
-    docs = Path(__file__).parents[1] / "docs"
-    (page,) = [path for path in (docs / "lab.md", docs / "course" / "lab.md") if path.exists()]
-    text = page.read_text(encoding="utf-8")
-    assert listed(text) == EXPERIMENTS | COMPARISONS
-    assert listed(text.replace("Gray code", "grey code")) != EXPERIMENTS | COMPARISONS
+@pytest.mark.parametrize(
+    ("language", "page", "word"), [("en", "lab.md", "Gray code"), ("ko", "lab.ko.md", "그레이 부호")]
+)
+def test_the_docs_list_what_the_command_lists(language: Any, page: str, word: str):
+    text = (Path(__file__).parents[1] / "docs" / "course" / page).read_text(encoding="utf-8")
+    purposes = {name: speaker(language)(purpose) for name, purpose in (EXPERIMENTS | COMPARISONS).items()}
+    assert listed(text) == purposes
+    assert listed(text.replace(word, "another")) != purposes
 
 
 @pytest.mark.parametrize("name", ["Loss", "a b", "a/b", ""])

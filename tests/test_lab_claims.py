@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from lab_findings import experiment, findings
+from lab_findings import english, experiment, findings, texts_of
 
 from dragoman.evaluation.metrics import LengthGroup
 from dragoman.inspection.figure import pyplot
@@ -42,6 +42,7 @@ from dragoman.lab import (
     self_focus,
     shared_projections,
     sinusoids,
+    speaker,
     subwords,
     sum_or_concat,
     table_3,
@@ -50,6 +51,7 @@ from dragoman.lab import (
 )  # fmt: skip
 from dragoman.lab.comparisons import Trained
 from dragoman.lab.experiment import Claims, Findings, Verdict
+from dragoman.lab.report import say_words
 
 Tensor = torch.tensor
 
@@ -506,6 +508,7 @@ def test_an_experiment_gives_numbers_and_verdicts(name: str):
         assert all(type(cell) in (str, int, float, bool) for cell in cells), title
         assert all(math.isfinite(cell) for cell in cells if type(cell) is float and name != "worked-examples")
         assert any(type(cell) is not str for cell in cells), title
+    assert english(texts_of(findings(name).said(speaker("ko", name)))) == []
 
 
 @pytest.mark.slow
@@ -518,6 +521,8 @@ def test_every_figure_is_drawn(name: str):
         assert figure.caption.endswith(".")
         drawn = pyplot().figure(figsize=figure.size, dpi=40, layout="constrained")
         figure.draw(drawn)
+        say_words(drawn, speaker("ko", name))
         drawn.canvas.draw()
+        assert english(text.get_text() for text in drawn.findobj(lambda artist: hasattr(artist, "get_text"))) == []
         pyplot().close(drawn)
         assert all(axes.has_data() for axes in drawn.axes)

@@ -7,7 +7,8 @@ from collections import Counter
 
 import pytest
 
-from dragoman.demo.phrasebook import LANGUAGES, SLOT, SLOTS, Phrasebook, choose_particle, fill, phrasebook, templates
+from dragoman.demo.phrasebook import LANGUAGES, SLOT, SLOTS, Phrasebook, fill, phrasebook, templates
+from dragoman.text.particles import choose_particle, fit_particles
 
 PAIRS = [("en", "ko"), ("en", "de"), ("en", "es"), ("ko", "en"), ("de", "es")]
 FEW = 3  # values per template here; the demonstration takes more
@@ -97,13 +98,19 @@ def test_slots_of_one_kind_have_different_values():
 
 
 CASES = """스페인 을 를 을; 한국어 을 를 를; 부엌 은 는 은; 나무 이 가 가; 스페인 으로 로 으로; 캐나다 으로 로 로;
-독일 으로 로 로; 물 이 가 이"""  # ㄹ matters for 으로 alone
+독일 으로 로 로; 물 이 가 이; 0 은 는 은; 100 과 와 과; 1.2 이 가 가; 0.7 으로 로 로; 36 으로 로 으로; LSTM 은 는 은;
+GRU 은 는 는; 5% 이에요 예요 예요"""  # ㄹ matters for 으로 alone
 
 
 @pytest.mark.parametrize("case", CASES.split(";"))
 def test_a_particle_fits_the_last_consonant(case: str):
     word, consonant, vowel, right = case.split()
     assert choose_particle(word[-1], consonant, vowel) == right
+
+
+def test_particles_are_fitted_within_a_text():
+    """And nothing else that stands in brackets is touched."""
+    assert fit_particles("3(은/는) 12(과/와) 같지 않아요 (1/2, 예/아니요)") == "3은 12와 같지 않아요 (1/2, 예/아니요)"
 
 
 FINALS = "ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ"

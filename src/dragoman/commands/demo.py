@@ -32,6 +32,8 @@ class Options:
     "folder for corpus, model and figures; default: runs/demo-en-ko, with --to de runs/demo-en-de, or runs/demo-reverse"
     minutes: float | None = None
     "minutes of training; default: 2.25; with --task 1, with --task recall 2"
+    language: Literal["en", "ko"] = "en"
+    "language of what the demo says and of its pictures; the progress of the training stays English"
     threads: int | None = None
     "CPU threads; default: one for each core that this process may use"
 
@@ -51,8 +53,10 @@ def main(arguments: list[str]) -> None:
     if options.task:
         from dragoman.demo.toy import run_task
 
-        return run_task(options.task, options.out or Path(f"runs/demo-{options.task}"), options.minutes)
+        return run_task(
+            options.task, options.out or Path(f"runs/demo-{options.task}"), options.minutes, options.language
+        )
     from dragoman.demo.run import run_demo
 
     minutes = options.minutes or DEMO.training.minutes or 2.0
-    run_demo(options.to, options.out or Path(f"runs/demo-en-{options.to}"), minutes)
+    run_demo(options.to, options.out or Path(f"runs/demo-en-{options.to}"), minutes, options.language)

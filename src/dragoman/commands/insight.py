@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -33,6 +33,8 @@ class Options:
     "show subwords instead of words"
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("insight.html")
     "page (.html) or figure (.svg, .png, .pdf) to write"
+    language: Literal["en", "ko"] = "en"
+    "language of the figure and of the summary; the page has both"
     threads: int | None = None
     "CPU threads; default: one for each core that this process may use"
 
@@ -42,8 +44,10 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "insight", folders_first(arguments))
     from dragoman.data.corpus import read_corpus
     from dragoman.files import replace_file
+    from dragoman.inspection import CATALOGUE
     from dragoman.inspection.figure import FORMATS, save
     from dragoman.inspection.history import read_history
+    from dragoman.text.speech import speaker
     from dragoman.training.checkpoint import checkpoints
 
     page = options.out.suffix.lower() == ".html"
@@ -75,12 +79,13 @@ def main(arguments: list[str]) -> None:
     )
     first, last = history.snapshots[0], history.snapshots[-1]
     loss = f"training loss (label smoothing {smoothing:g})" if smoothing else "loss"
-    print(
+    say = speaker(options.language, CATALOGUE)
+    summary = (
         f"{len(history.snapshots)} checkpoints, steps {first.step:,} to {last.step:,}; "
         f"{loss} of {plural(history.pairs, 'pair')} {first.loss:.2f} to {last.loss:.2f}; "
-        f"cross-attention of {history.head_name} for '{' '.join(history.source[:-1])}'",
-        file=sys.stderr,
+        f"cross-attention of {history.head_name} for '{' '.join(history.source[:-1])}'"
     )
+    print(say(summary), file=sys.stderr)
     if page:
         from dragoman.inspection.history_page import history_page
 
@@ -88,5 +93,5 @@ def main(arguments: list[str]) -> None:
     else:
         from dragoman.inspection.plots.history import history_figure
 
-        save(history_figure(history), options.out)
+        save(history_figure(history, say), options.out)
     print(options.out)

@@ -4,15 +4,16 @@ import difflib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
 from dragoman.commands import parse, set_threads
 from dragoman.errors import DragomanError, UsageError
-from dragoman.lab import COMPARISONS, EXPERIMENTS, SECTIONS
+from dragoman.lab import COMPARISONS, EXPERIMENTS, SECTIONS, speaker
 from dragoman.lab.experiment import FULL, QUICK, Effort, Sentences
 
+OWN_PAIRS = "On your own sentence pairs (--train, --dev, --test)"
 GROUPS = {"all": EXPERIMENTS, "comparisons": COMPARISONS}
 
 
@@ -36,6 +37,8 @@ class Options:
     "folder for report.html, figures and tables; replaces an earlier report"
     seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT ...")] = ()
     "seeds to repeat each experiment with; default: 1 2 3, with --quick: 1"
+    language: Literal["en", "ko"] = "en"
+    "language of the list, the verdicts and the report; names, commands and error messages stay English"
     threads: int | None = None
     "CPU threads; default: one for each core that this process may use"
     train: tuple[str, ...] = ()
@@ -52,10 +55,11 @@ def main(arguments: list[str]) -> None:
     Raise DragomanError at the end where an experiment failed.
     """
     options = parse(Options, "lab", arguments)
+    say = speaker(options.language)
     if not options.experiments:
-        listing = SECTIONS | {"On your own sentence pairs (--train, --dev, --test)": COMPARISONS}
+        listing = SECTIONS | {OWN_PAIRS: COMPARISONS}
         blocks = (
-            "\n".join([title, *(f"  {name:<19} {purpose}" for name, purpose in section.items())])
+            "\n".join([say(title), *(f"  {name:<19} {say(purpose)}" for name, purpose in section.items())])
             for title, section in listing.items()
         )
         print("\n\n".join(blocks))
@@ -76,13 +80,14 @@ def main(arguments: list[str]) -> None:
     with lock_folder(options.out):
         results = []
         for number, name in enumerate(names, start=1):
-            print(f"{number}/{len(names)} {name}: {purposes[name]}", file=sys.stderr, flush=True)
-            results.append(perform(name, effort, options.out, sentences))
+            print(f"{number}/{len(names)} {name}: {say(purposes[name])}", file=sys.stderr, flush=True)
+            results.append(perform(name, effort, options.out, sentences, options.language))
             print(" ".join(str(results[-1]).split()), flush=True)
-            print(f"{number}/{len(names)} {name}: {format_duration(results[-1].seconds)}", file=sys.stderr, flush=True)
+            took = say(format_duration(results[-1].seconds))
+            print(f"{number}/{len(names)} {name}: {took}", file=sys.stderr, flush=True)
             # After each experiment, so that a run that is interrupted leaves a report.
-            page = write_report(options.out, results, effort, options.quick, sentences)
-    print(f"report: {page}", file=sys.stderr)
+            page = write_report(options.out, results, effort, options.quick, sentences, options.language)
+    print(f"{say('report')}: {page}", file=sys.stderr)
     failed = [result.name for result in results if result.error]
     if failed:
         raise DragomanError(f"{len(failed)} of {len(names)} experiments failed: {', '.join(failed)}; see {page}")

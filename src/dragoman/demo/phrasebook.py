@@ -16,6 +16,7 @@ from babel.numbers import format_currency, format_decimal
 from babel.units import format_unit
 
 from dragoman.data.corpus import Pair
+from dragoman.text.particles import fit_particles
 
 LANGUAGES = {"en": "English", "ko": "Korean", "de": "German", "es": "Spanish"}
 
@@ -115,7 +116,6 @@ SLOTS: dict[str, Callable[[random.Random], Writer]] = {
 }
 
 SLOT = re.compile(r"\{([a-z]+)(\d?)\}")
-PARTICLE = re.compile(r"(\S)\((\w+)/(\w+)\)")  # after a slot: the form after a consonant / after a vowel
 
 
 @dataclass(frozen=True)
@@ -179,16 +179,5 @@ def render(template: str, values: dict[str, Writer], language: str) -> str:
     """Return a template with `values` in its slots, written in `language`, and with the Korean particles that fit."""
     text = SLOT.sub(lambda slot: values[slot[1] + slot[2]](language), template)
     text = text.replace("\u00a0", " ").replace("\u202f", " ")  # CLDR's unbreakable spaces are not what people type
-    text = PARTICLE.sub(lambda match: match[1] + choose_particle(match[1], match[2], match[3]), text)
+    text = fit_particles(text)
     return text[:1].upper() + text[1:]
-
-
-def choose_particle(before: str, after_consonant: str, after_vowel: str) -> str:
-    """Return the form of a Korean particle that fits the syllable `before` it: after a final consonant, or a vowel.
-
-    The final consonant ㄹ counts as a vowel for 으로/로, and what is not a Hangul syllable as a vowel for all.
-    """
-    final = (ord(before) - 0xAC00) % 28 if "가" <= before <= "힣" else 0
-    if final == 0 or (final == 8 and after_consonant == "으로"):
-        return after_vowel
-    return after_consonant

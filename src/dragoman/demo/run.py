@@ -12,9 +12,11 @@ from rich.console import Console
 from dragoman.config import RunConfig, TransformerConfig
 from dragoman.config.presets import DEMO, Preset
 from dragoman.data.corpus import Pair
+from dragoman.demo import CATALOGUE
 from dragoman.demo.phrasebook import LANGUAGES, Phrasebook, phrasebook, templates
 from dragoman.evaluation.metrics import evaluate
 from dragoman.inspection.views import draw_cross_attention
+from dragoman.text.speech import Language, speaker
 from dragoman.training.checkpoint import lock_folder
 from dragoman.training.journal import Journal
 from dragoman.training.loop import train
@@ -34,43 +36,44 @@ TYPED = (
 DRAWN = TYPED[1]
 
 
-def run_demo(to: str, out: Path, minutes: float) -> None:
+def run_demo(to: str, out: Path, minutes: float, language: Language = "en") -> None:
     """Run the demonstration, English to the language `to`, in the folder `out`, with so many minutes of training.
 
-    Results go to standard output, progress to standard error.
+    language: of what is printed and drawn. Results go to standard output, progress to standard error.
     """
-    language = LANGUAGES[to]
+    say = speaker(language, CATALOGUE)
     book = phrasebook("en", to, per_template=PER_TEMPLATE, seed=SEED)
     corpus = write_corpus(out, book)
-    print(
-        f"1. Corpus: {len(templates())} sentence templates, English to {language}, filled with dates, prices, "
-        f"countries ...: {len(book.train):,} pairs to learn from, {len(book.test):,} held out.",
-        flush=True,
+    made = (
+        f"1. Corpus: {len(templates())} sentence templates, English to {LANGUAGES[to]}, filled with dates, prices, "
+        f"countries ...: {len(book.train):,} pairs to learn from, {len(book.test):,} held out."
     )
+    print(say(made), flush=True)
 
-    print(f"2. Training for {minutes:g} minutes.", flush=True)
+    print(say(f"2. Training for {minutes:g} minutes."), flush=True)
     steps = learn(out, corpus, f"en-{to}", DEMO, minutes)
 
     translator = Translator.load(out)
     sources, references = zip(*book.test, strict=True)
     scores = evaluate([translation.text for translation in translator.translate(sources)], references)
-    print("3. Held-out sentences: familiar templates with values that were not in the training pairs.")
-    print(scores, flush=True)
+    print(say("3. Held-out sentences: familiar templates with values that were not in the training pairs."))
+    print("\n".join(map(say, str(scores).split("\n"))), flush=True)
     if advice := slow_machine(scores.exact, steps, minutes):
-        print(advice, flush=True)
+        print(say(advice), flush=True)
 
-    print("4. Translations:")
+    print(say("4. Translations:"))
     for source, translation in zip(TYPED, translator.translate(TYPED), strict=True):
         print(f"   {source}\n   {translation.text}")
 
-    print("5. What the model attended to, word by word:")
+    print(say("5. What the model attended to, word by word:"))
     for suffix in (".svg", ".png"):
         picture = out / f"attention{suffix}"
-        draw_cross_attention(translator, DRAWN, picture)
+        draw_cross_attention(translator, DRAWN, picture, language=language)
         print(f"   {picture}")
-    print(f"\nIt knows these sentence patterns and no others; {corpus / 'test.tsv'} has examples.")
-    print(f'Now yours: {command()} translate -m {out} "{TYPED[0]}"')
-    print(f"Your own sentence pairs: {command()} split pairs.tsv --out data")
+    print()
+    print(say(f"It knows these sentence patterns and no others; {corpus / 'test.tsv'} has examples."))
+    print(say(f'Now yours: {command()} translate -m {out} "{TYPED[0]}"'))
+    print(say(f"Your own sentence pairs: {command()} split pairs.tsv --out data"))
 
 
 def write_corpus(out: Path, book: Phrasebook) -> Path:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from dragoman.config import FeedForwardConfig, TrainingConfig
 from dragoman.config.presets import TINY, Preset
 from dragoman.data.tokenizer import RESERVED
+from dragoman.demo import CATALOGUE
 from dragoman.demo.run import command, learn, slow_machine, write_corpus
 from dragoman.demo.tasks import TASKS, draw_pairs
 from dragoman.evaluation.metrics import evaluate
@@ -16,6 +17,7 @@ from dragoman.inspection.history import read_history
 from dragoman.inspection.history_page import history_page
 from dragoman.inspection.inspection import Inspection, inspect
 from dragoman.inspection.views import draw_cross_attention
+from dragoman.text.speech import Language, speaker
 from dragoman.training.checkpoint import checkpoints
 from dragoman.translation.translator import Translator
 
@@ -48,50 +50,51 @@ class Found(NamedTuple):
     share: float  # of its attention that goes to the words that are to be written
 
 
-def run_task(name: str, out: Path, minutes: float | None = None) -> None:
+def run_task(name: str, out: Path, minutes: float | None = None, language: Language = "en") -> None:
     """Learn a task in the folder `out`; print how well, and draw the attention.
 
-    minutes: of training; None: as many as the task needs. Results go to standard output, progress to standard error.
+    minutes: of training; None: as many as the task needs; language: of what is printed and drawn. Results go to
+    standard output, progress to standard error.
     """
-    task, pairs = TASKS[name], draw_pairs(TASKS[name], SEED)
+    say, task, pairs = speaker(language, CATALOGUE), TASKS[name], draw_pairs(TASKS[name], SEED)
     minutes = minutes or task.minutes
     corpus = write_corpus(out, pairs)
     source, target = pairs.train[0]
-    print(
-        f"1. The task: {task.rule}, such as '{source}' → '{target}'; {len(pairs.train):,} pairs to learn from.",
-        flush=True,
-    )
-    print(f"2. Training for {minutes:g} minutes.", flush=True)
+    about = f"1. The task: {task.rule}, such as '{source}' → '{target}'; {len(pairs.train):,} pairs to learn from."
+    print(say(about), flush=True)
+    print(say(f"2. Training for {minutes:g} minutes."), flush=True)
     steps = learn(out, corpus, None, replace(TOY, vocabulary=vocabulary(pairs.train)), minutes)
 
     translator = Translator.load(out)
     sources, references = zip(*pairs.test, strict=True)
     translations = [translation.text for translation in translator.translate(sources)]
     scores = evaluate(translations, references)
-    print(
-        f"3. {len(pairs.test)} sentences that were not among them: {100 * scores.exact:.1f} % exactly right.",
-        flush=True,
-    )
+    result = f"3. {len(pairs.test)} sentences that were not among them: {100 * scores.exact:.1f} % exactly right."
+    print(say(result), flush=True)
     if advice := slow_machine(scores.exact, steps, minutes):
-        print(advice, flush=True)
+        print(say(advice), flush=True)
     for source, translation in list(zip(sources, translations, strict=True))[:SHOWN]:
         print(f"   {source} → {translation}")
 
     number, (source, target) = longest(pairs.dev)
     found = find_head(inspect(translator, source, target), task.places(source.split()))
-    print(f"4. The trick: a head that has found it {task.trick}.")
+    print(say(f"4. The trick: a head that has found it {task.trick}."))
     best = f"head {found.head} of layer {found.layer}"
-    print(f"   The best, {best}, gives the right words {found.share:.0%} of its attention:")
+    print(f"   {say(f'The best, {best}, gives the right words {found.share:.0%} of its attention:')}")
     for suffix in (".svg", ".png"):
         picture = out / f"attention{suffix}"
-        draw_cross_attention(translator, source, picture, translation=target, layer=found.layer, head=found.head)
+        draw_cross_attention(
+            translator, source, picture, translation=target, layer=found.layer, head=found.head, language=language
+        )
         print(f"   {picture}")
     by_step = {int(path.name.split("-")[1]): path for path in reversed(checkpoints(out))}
     if len(by_step) > 1:
         history = read_history(out.resolve().name, by_step, pairs.dev, [""] * len(pairs.dev), number, 0.0)
-        replace_file(out / "film.html", history_page(history).encode(), shared=True)
-        print(f"   How it came to do so, step by step: {out / 'film.html'}")
-    print(f'\nNow yours: {command()} inspect -m {out} "{source}"')
+        film = out / "film.html"
+        replace_file(film, history_page(history).encode(), shared=True)
+        print(f"   {say(f'How it came to do so, step by step: {film}')}")
+    print()
+    print(say(f'Now yours: {command()} inspect -m {out} "{source}"'))
 
 
 def vocabulary(pairs: Sequence[tuple[str, str]]) -> int:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import replace_file
+from dragoman.text.speech import Say, say_english
 
 FORMATS = (".svg", ".png", ".pdf")
 NUMBERS_UP_TO = 14  # rows and columns for which each cell shows its number
@@ -126,10 +127,12 @@ def map_figure(
     title: str,
     caption: str = "",
     scale: Scale = WEIGHTS,
+    say: Say = say_english,
 ) -> Figure:
     """Return a map of values (rows, columns) with labels; in small maps each number that is not near 0 is written.
 
-    Raise ValueError where the labels are not as many as rows and columns.
+    say: says title, caption and scale in a language. Raise ValueError where the labels are not as many as rows and
+    columns.
     """
     if tuple(values.shape) != (len(rows), len(columns)):
         raise ValueError(f"weights are {tuple(values.shape)}, labels {len(rows)} and {len(columns)}")
@@ -147,13 +150,13 @@ def map_figure(
         axes.set_yticks(range(len(rows)), [shorten_label(label) for label in rows], fontsize=letters)
         axes.xaxis.tick_top()
         axes.tick_params(length=0)
-        axes.set_title(title, fontsize=11)
+        axes.set_title(say(title), fontsize=11)
         if numbered:
             write_numbers(axes, image, values, with_sign=scale.low < 0)
-        figure.colorbar(image, ax=axes, shrink=0.8, label=scale.name)
+        figure.colorbar(image, ax=axes, shrink=0.8, label=say(scale.name))
 
     width, height = (min(max(side, 4.0), MAX_INCHES) for side in natural)
-    return Figure(caption, draw, (width, height))
+    return Figure(say(caption), draw, (width, height))
 
 
 def draw_image(axes: Any, values: Tensor, scale: Scale) -> Any:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import torch
 
 from dragoman import __version__
+from dragoman.inspection import CATALOGUE
 from dragoman.inspection.history import History
 from dragoman.inspection.inspection import KINDS
 from dragoman.inspection.page import read_web_file, render_page
 from dragoman.inspection.plots.history import Rows, log_shades
+from dragoman.text.speech import speaker
 
 LEVELS = 2**16 - 1  # the page holds weights as 16-bit integers; this one stands for 1
 
@@ -34,6 +36,7 @@ def history_page(history: History) -> str:
         ("theme.css", "history.css"),
         strings=json.loads(read_web_file("history.json")),
         history=history,
+        korean=speaker("ko", CATALOGUE),
         version=__version__,
         gradients=shade_cells(history.gradients, log_shades(history.gradients), ".3g"),
         updates=shade_cells(history.updates, log_shades(history.updates), ".3g"),

@@ -9,6 +9,7 @@ import torch
 from dragoman.alignment.words import merge_tokens
 from dragoman.data.tokenizer import BOS, EOS, PAD, SPECIAL
 from dragoman.errors import UsageError
+from dragoman.inspection import CATALOGUE
 from dragoman.inspection.embeddings import neighbourhoods
 from dragoman.inspection.figure import MAX_LABEL, Figure, map_figure, save, shorten_label
 from dragoman.inspection.heads import head_statistics
@@ -25,6 +26,7 @@ from dragoman.inspection.stages import head_stages
 from dragoman.model import Model
 from dragoman.model.attention import decoder_mask, padding_mask
 from dragoman.model.capture import AttentionKind
+from dragoman.text.speech import Language, Say, say_english, speaker
 from dragoman.translation.translator import Translator
 
 View = Literal[
@@ -63,14 +65,17 @@ def draw_cross_attention(
     layer: int | None = None,
     head: int | None = None,
     subwords: bool = False,
+    language: Language = "en",
 ) -> str:
     """Draw the cross-attention of a translation of `text`, by default the model's own; return the translation.
 
-    layer and head count from 1; without them, the last layer and the mean of its heads. Raise UsageError for a layer
+    layer and head count from 1; without them, the last layer and the mean of its heads. language: of title and
+    caption. Raise UsageError for a layer
     or head that the model does not have, and for a model without attention over the source.
     """
     inspection = inspect(translator, text, translation)
-    save(attention_map(inspection, "cross", layer, head, subwords=subwords), path)
+    say = speaker(language, CATALOGUE)
+    save(attention_map(inspection, "cross", layer, head, subwords=subwords, say=say), path)
     return inspection.target.text
 
 
@@ -93,16 +98,18 @@ def attention_map(
     aggregate: Aggregate | None = None,
     *,
     subwords: bool = False,
+    say: Say = say_english,
 ) -> Figure:
     """Return one map: an aggregate, or else `head`, or the mean of all heads, of `layer`, or of the last layer.
 
-    layer and head count from 1. Raise UsageError for those that the model does not have.
+    layer and head count from 1; say: says its words in a language. Raise UsageError for those that the model does not
+    have.
     """
     if aggregate is None and layer is None:
         layer = len(inspection.maps(kind)) or None
     shown = inspection.map(kind, layer, head, aggregate or "mean", subwords=subwords)
     caption = f"{shown.caption}; {caption_end(inspection)}"
-    return map_figure(shown.weights, shown.rows, shown.columns, map_title(kind, subwords), caption)
+    return map_figure(shown.weights, shown.rows, shown.columns, map_title(kind, subwords), caption, say=say)
 
 
 def attention_grid(inspection: Inspection, kind: AttentionKind, *, subwords: bool = False) -> Figure:

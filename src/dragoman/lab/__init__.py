@@ -10,6 +10,10 @@ Shapes: B sentences, T queries or target words, S keys or source words, H heads,
 of vectors, N tokens, n positions, D draws of weights.
 """
 
+from pathlib import Path
+
+from dragoman.text import speech
+
 SECTIONS = {
     "Why not recurrence": {
         "long-range": "how much gradient reaches a distant word: RNN, LSTM, both directions, self-attention",
@@ -69,3 +73,15 @@ COMPARISONS = {
     "compare-activations": "ReLU, GELU and SiLU in feed-forward layers",
     "compare-embedding-scale": "embeddings with and without the factor √d_model",
 }
+
+CATALOGUE = Path(__file__).parent / "ko.po"  # all texts in both languages
+
+
+def speaker(language: speech.Language, name: str = "") -> speech.Say:
+    """Return what says in a language the texts of an experiment or comparison; without a name those of the report."""
+    return speech.speaker(language, CATALOGUE, context(name))
+
+
+def context(name: str) -> str:
+    """Return the context that the texts of an experiment have in the catalogue; comparisons share one."""
+    return "comparisons" if name in COMPARISONS else name

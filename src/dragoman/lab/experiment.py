@@ -3,10 +3,12 @@
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from dragoman.text.speech import Say
 
 ALTERNATIVES = re.compile(r"\[([^][|]*)\|([^][|]*)\]")
 Cell = str | int | float | bool  # neither a tensor nor a number of NumPy
@@ -67,6 +69,11 @@ class Table:
         """Return the names of the columns."""
         return self.header.split(" | ")
 
+    def said(self, say: Say) -> "Table":
+        """Return the table with its texts as `say` says them."""
+        header = " | ".join(map(say, self.columns))
+        return Table(header, [[say(cell) if isinstance(cell, str) else cell for cell in row] for row in self.rows])
+
     def column(self, name: str) -> list[Any]:
         """Return the cells of a column, from top to bottom; ValueError if there is none of that name."""
         index = self.columns.index(name)
@@ -121,6 +128,15 @@ class Findings:
             if not re.fullmatch("[a-z0-9-]+", name):
                 raise ValueError(f"figure '{name}': a name has lower-case letters, digits and hyphens only")
 
+    def said(self, say: Say) -> "Findings":
+        """Return the findings with their texts as `say` says them, but for the words that figures draw."""
+        return Findings(
+            say(self.setting),
+            {say(sentence): holds for sentence, holds in self.claims.items()},
+            {say(title): table.said(say) for title, table in self.tables.items()},
+            {name: replace(figure, caption=say(figure.caption)) for name, figure in self.figures.items()},
+        )
+
     @property
     def verdicts(self) -> list[Verdict]:
         """Return for each claim whether it holds, and the sentence with the alternative that is true."""
@@ -138,6 +154,10 @@ class Experiment:
     source: str  # where the thesis stands: "section 3.2.1", or "common teaching"
     thesis: str  # what is said there, or often heard, in sentences
     run: Callable[[Effort], Findings]
+
+    def said(self, say: Say) -> "Experiment":
+        """Return the experiment with its texts as `say` says them; what it finds is not among these."""
+        return Experiment(say(self.title), say(self.source), say(self.thesis), self.run)
 
 
 def experiment(title: str, source: str, thesis: str) -> Callable[[Callable[[Effort], Findings]], Experiment]:

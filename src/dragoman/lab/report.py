@@ -25,8 +25,9 @@ from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import describe_machine
 from dragoman.files import replace_file
 from dragoman.inspection.figure import pyplot
-from dragoman.lab import COMPARISONS, EXPERIMENTS
+from dragoman.lab import COMPARISONS, EXPERIMENTS, speaker
 from dragoman.lab.experiment import Cell, Effort, Experiment, Figure, Findings, Sentences, Table
+from dragoman.text.speech import Language, Say, say_english
 
 DOTS = 150  # per inch, of a PNG
 BOOLS = (bool, np.bool_)  # results of comparisons; unlike numpy's other numbers, its bool has no base class for this
@@ -54,21 +55,24 @@ class Result:
     files: tuple[str, ...] = ()  # of the tables, in their order, in the folder of the report
     error: str = ""  # one sentence
     trace: str = ""  # for debugging
+    language: Language = "en"
 
     @property
     def tally(self) -> str:
         """Say in a few words how many claims hold."""
+        say = speaker(self.language)
         if self.error or self.findings is None:
-            return "failed"
+            return say("failed")
         verdicts = self.findings.verdicts
-        return f"{sum(verdict.holds for verdict in verdicts)} of {len(verdicts)} claims hold"
+        return say(f"{sum(verdict.holds for verdict in verdicts)} of {len(verdicts)} claims hold")
 
     def __str__(self) -> str:
         """Say in one line how many claims hold, and in full what was found where one does not."""
         if self.error or self.findings is None:
-            return f"{self.name}: failed: {self.error}"
+            return f"{self.name}: {self.tally}: {self.error}"
         contrary = [verdict.sentence for verdict in self.findings.verdicts if not verdict.holds]
-        return f"{self.name}: {self.tally}" + (f"; not as claimed: {' '.join(contrary)}" if contrary else "")
+        otherwise = speaker(self.language)("not as claimed:")
+        return f"{self.name}: {self.tally}" + (f"; {otherwise} {' '.join(contrary)}" if contrary else "")
 
 
 def load(name: str, sentences: Sentences | None) -> Experiment:
@@ -80,30 +84,37 @@ def load(name: str, sentences: Sentences | None) -> Experiment:
     return import_module(f"dragoman.lab.{name.replace('-', '_')}").run
 
 
-def perform(name: str, effort: Effort, folder: Path, sentences: Sentences | None = None) -> Result:
+def perform(
+    name: str, effort: Effort, folder: Path, sentences: Sentences | None = None, language: Language = "en"
+) -> Result:
     """Run an experiment, and write its figures and tables into `folder`. No error is raised: a result has the message
-    and, if it was not a DragomanError, the traceback.
+    and, if it was not a DragomanError, the traceback. language: of texts and figures; files of tables are in English,
+    for the programs that read them.
     """
+    say = speaker(language, name)
     began = time.perf_counter()
     experiment = findings = None
     drawings: tuple[Drawing, ...] = ()
     files: tuple[str, ...] = ()
     error = trace = ""
     try:
-        experiment = load(name, sentences)
+        experiment = load(name, sentences).said(say)
         findings = experiment.run(effort)
         slugs = [f"{name}-{number}-{slug(title)}" for number, title in enumerate(findings.tables, 1)]
         files = tuple(map(partial(write_table, folder), slugs, findings.tables.values()))
-        drawings = tuple(write_figure(folder, f"{name}-{key}", figure) for key, figure in findings.figures.items())
+        findings = findings.said(say)
+        drawings = tuple(write_figure(folder, f"{name}-{key}", figure, say) for key, figure in findings.figures.items())
     except DragomanError as failure:
         error = str(failure)
     except Exception as failure:  # whatever it is, the other experiments still run
         error, trace = f"{type(failure).__name__}: {failure}", traceback.format_exc()
-    return Result(name, time.perf_counter() - began, experiment, findings, drawings, files, error, trace)
+    return Result(name, time.perf_counter() - began, experiment, findings, drawings, files, error, trace, language)
 
 
-def write_figure(folder: Path, name: str, figure: Figure) -> Drawing:
-    """Draw a figure and write it as PNG and SVG to `folder`/figures. The same numbers give the same files."""
+def write_figure(folder: Path, name: str, figure: Figure, say: Say = say_english) -> Drawing:
+    """Draw a figure, its words as `say` says them, and write it as PNG and SVG to `folder`/figures. The same numbers
+    give the same files.
+    """
     plt = pyplot()
     file = f"figures/{name}"
     (folder / "figures").mkdir(parents=True, exist_ok=True)
@@ -112,12 +123,24 @@ def write_figure(folder: Path, name: str, figure: Figure) -> Drawing:
         drawn = plt.figure(figsize=figure.size, layout="constrained")
         try:
             figure.draw(drawn)
+            say_words(drawn, say)
             drawn.savefig(folder / f"{file}.png", dpi=DOTS)
             drawn.savefig(folder / f"{file}.svg", metadata={"Date": None})
         finally:
             plt.close(drawn)
     data = base64.b64encode((folder / f"{file}.png").read_bytes()).decode()
     return Drawing(file, figure.caption, f"data:image/png;base64,{data}")
+
+
+def say_words(drawn: Any, say: Say) -> None:
+    """Replace the words of a matplotlib figure, none of which come from users, by what `say` says."""
+    for axes in drawn.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            labels = [label.get_text() for label in axis.get_ticklabels()]
+            if any(say(label) != label for label in labels):  # an axis would write its own labels again
+                axis.set_ticks(axis.get_ticklocs(), [say(label) for label in labels])
+    for text in drawn.findobj(lambda artist: hasattr(artist, "get_text")):
+        text.set_text(say(text.get_text()))
 
 
 def slug(title: str) -> str:
@@ -135,38 +158,45 @@ def write_table(folder: Path, name: str, table: Table) -> str:
     return file
 
 
-def cell_text(cell: Cell) -> str:
+def cell_text(cell: Cell, say: Say = say_english) -> str:
     """Return a cell as text for the page: floats with four significant digits, those from 10^4 to 10^7 as whole numbers
-    with commas; integers in full, with commas; yes or no for a bool; text unchanged.
+    with commas; integers in full, with commas; yes or no for a bool, as `say` says it; text unchanged.
     """
     if isinstance(cell, str):
         return cell
     if isinstance(cell, BOOLS):
-        return "yes" if cell else "no"
+        return say("yes" if cell else "no")
     if isinstance(cell, Integral):
         return f"{cell:,}".replace("-", "−")
     if not math.isfinite(cell):
-        return "not a number" if math.isnan(cell) else "∞" if cell > 0 else "−∞"
+        return say("not a number") if math.isnan(cell) else "∞" if cell > 0 else "−∞"
     size = abs(cell)
     text = f"{cell:.4g}" if size < 1e4 or size >= 1e7 else f"{cell:,.0f}"
     return re.sub(r"e([+-])0*(\d+)", r" × 10^\1\2", text).replace("^+", "^").replace("-", "−")
 
 
-def repeating_command(name: str, effort: Effort, quick: bool, sentences: Sentences | None = None) -> str:
+def repeating_command(result: Result, effort: Effort, quick: bool, sentences: Sentences | None = None) -> str:
     """Return the shell command that runs an experiment again with the same settings. sentences: those of a
     comparison.
     """
     seeds = " ".join(map(str, effort.seeds))
-    files = f" {sentences.flags()}" if sentences and name in COMPARISONS else ""  # which resumes the same runs
-    return f"dragoman lab {name}{files}{' --quick' if quick else ''} --seeds {seeds}"
+    files = f" {sentences.flags()}" if sentences and result.name in COMPARISONS else ""  # which resumes the same runs
+    language = f" --language {result.language}" if result.language != "en" else ""
+    return f"dragoman lab {result.name}{files}{' --quick' if quick else ''} --seeds {seeds}{language}"
 
 
 def write_report(
-    folder: Path, results: Sequence[Result], effort: Effort, quick: bool, sentences: Sentences | None = None
+    folder: Path,
+    results: Sequence[Result],
+    effort: Effort,
+    quick: bool,
+    sentences: Sentences | None = None,
+    language: Language = "en",
 ) -> Path:
     """Write `folder`/report.html, one page that needs no network, with all of `results` in their order; return its
-    path.
+    path. language: that of the results.
     """
+    say = speaker(language)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -177,18 +207,20 @@ def write_report(
     total = sum(result.seconds for result in results)
     values: dict[str, Any] = {
         "version": __version__,
-        "machine": describe_machine(),
+        "machine": say(describe_machine()),
         "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %z"),
+        "language": language,
+        "say": say,
         "effort": effort,
         "quick": quick,
         "results": results,
         "total": total,
         "share": lambda result: round(100 * result.seconds / total) if total else 0,
-        "purposes": EXPERIMENTS | COMPARISONS,
-        "cell_text": cell_text,
+        "purposes": {name: say(purpose) for name, purpose in (EXPERIMENTS | COMPARISONS).items()},
+        "cell_text": partial(cell_text, say=say),
         "numeric": lambda cell: isinstance(cell, Real) and not isinstance(cell, BOOLS),
-        "duration": format_duration,
-        "command": lambda result: repeating_command(result.name, effort, quick, sentences),
+        "duration": lambda seconds: say(format_duration(seconds)),
+        "command": lambda result: repeating_command(result, effort, quick, sentences),
     }
     page = folder / "report.html"
     replace_file(page, environment.get_template("report.html").render(values), shared=True)

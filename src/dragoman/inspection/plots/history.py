@@ -10,18 +10,24 @@ import torch
 from dragoman.inspection.figure import MAX_INCHES, NUMBERS_UP_TO, WEIGHTS, Figure, draw_image, shorten_label
 from dragoman.inspection.history import History, Snapshot
 from dragoman.inspection.inspection import KINDS
+from dragoman.text.speech import Say, say_english
 
 SHOWN = 10  # snapshots in a figure; the page has them all
 
 Rows = dict[str, list[float]]  # numbers by layer or head, at each snapshot
 
 
-def history_figure(history: History) -> Figure:
-    """Return a figure of a run's gradients, updates, entropies, and cross-attention at SHOWN snapshots at most."""
+def history_figure(history: History, say: Say = say_english) -> Figure:
+    """Return a figure of a run's gradients, updates, entropies, and cross-attention at SHOWN snapshots at most.
+
+    say: says its words in a language.
+    """
     snapshots = history.snapshots
     shown = select_snapshots(snapshots)
     steps = [f"{snapshot.step:,}" for snapshot in snapshots]
-    gradients, updates = history.gradients, history.updates
+    gradients, updates = (
+        {say(layer): row for layer, row in rows.items()} for rows in (history.gradients, history.updates)
+    )
     heads = {kind: rows for kind in KINDS if (rows := history.entropies(kind))}
     across = min(len(shown), 5)
     down, columns = math.ceil(len(shown) / across), len(history.source)
@@ -35,18 +41,18 @@ def history_figure(history: History) -> Figure:
     def draw(figure: Any) -> None:
         layers, attention, sentence = figure.subfigures(3, 1, height_ratios=heights)
         left, right = layers.subplots(1, 2)
-        draw_table(left, gradients, log_shades(gradients), steps, "Norm of the gradient")
-        title = "Relative change of the weights since the checkpoint before"
-        draw_table(right, updates, log_shades(updates), steps[1:], title)
+        draw_table(left, gradients, log_shades(gradients), steps, say("Norm of the gradient"), say("step"))
+        title = say("Relative change of the weights since the checkpoint before")
+        draw_table(right, updates, log_shades(updates), steps[1:], title, say("step"))
         for axes, (kind, entropies) in zip(np.ravel(attention.subplots(1, len(heads))), heads.items(), strict=True):
-            draw_table(axes, entropies, entropies, steps, f"Normalised entropy, {KINDS[kind]}")
-            axes.set_ylabel("layer.head", fontsize=8)
+            draw_table(axes, entropies, entropies, steps, say(f"Normalised entropy, {KINDS[kind]}"), say("step"))
+            axes.set_ylabel(say("layer.head"), fontsize=8)
         panels = sentence.subplots(down, across, sharex=True, sharey=True, squeeze=False)
         for axes in panels.flat[len(shown) :]:
             axes.set_visible(False)
         for axes, snapshot in zip(panels.flat, shown, strict=False):
             draw_image(axes, history.map(snapshot), WEIGHTS)
-            axes.set_title(f"step {snapshot.step:,}", fontsize=9)
+            axes.set_title(say(f"step {snapshot.step:,}"), fontsize=9)
             axes.set_xticks(range(columns), map(shorten_label, history.source), rotation=90, fontsize=7)
             axes.set_yticks(range(len(history.target)), map(shorten_label, history.target), fontsize=7)
             axes.tick_params(length=0)
@@ -57,7 +63,7 @@ def history_figure(history: History) -> Figure:
         f"cross-attention, {history.head_name}, from 0 (white) to 1 (dark); each row is a word of the target and sums "
         "to 1"
     )
-    return Figure(caption, draw, (min(width, MAX_INCHES), min(sum(heights) + 0.5, MAX_INCHES)))
+    return Figure(say(caption), draw, (min(width, MAX_INCHES), min(sum(heights) + 0.5, MAX_INCHES)))
 
 
 def select_snapshots(snapshots: Sequence[Snapshot]) -> list[Snapshot]:
@@ -76,18 +82,18 @@ def log_shades(rows: Rows) -> Rows:
     }
 
 
-def draw_table(axes: Any, rows: Rows, shades: Rows, steps: list[str], title: str) -> None:
+def draw_table(axes: Any, rows: Rows, shades: Rows, steps: list[str], title: str, step: str) -> None:
     """Draw a map on `axes` with a row for each layer or head and a column for each snapshot.
 
     `shades`, from 0 to 1, are the colours; the numbers of `rows` are written into the cells where they fit. steps: the
-    labels of the columns.
+    labels of the columns, which stand for `step`.
     """
     draw_image(axes, torch.tensor(list(shades.values())), WEIGHTS)
     every = math.ceil(len(steps) / SHOWN)
     axes.set_xticks(range(0, len(steps), every), steps[::every], fontsize=8)
     axes.set_yticks(range(len(rows)), [name.replace(" = ", " =\n") for name in rows], fontsize=7)
     axes.tick_params(length=0)
-    axes.set_xlabel("step", fontsize=8)
+    axes.set_xlabel(step, fontsize=8)
     axes.set_title(title, fontsize=9)
     if len(steps) <= NUMBERS_UP_TO:
         for y, name in enumerate(rows):
