@@ -11,7 +11,7 @@ from test_lab_claims import cases
 from dragoman import demo, inspection
 from dragoman.commands.lab import OWN_PAIRS
 from dragoman.inspection.figure import pyplot
-from dragoman.lab import CATALOGUE, COMPARISONS, EXPERIMENTS, SECTIONS, comparisons, context, speaker
+from dragoman.lab import CATALOGUE, COMPARISONS, EXPERIMENTS, SECTIONS, catalogue_context, comparisons, speaker
 from dragoman.lab.drawing import Panel, draw_bars, lines
 from dragoman.lab.experiment import ALTERNATIVES, Experiment, Figure, Findings, Table
 from dragoman.lab.report import say_words
@@ -62,7 +62,7 @@ def about(name: str) -> Experiment:
 
 def readings(claim: str, name: str) -> set[tuple[str, ...]]:
     """Return the values that the first message which fits takes from a claim: the shortest and the longest."""
-    for entry in entries_for(CATALOGUE, context(name)):
+    for entry in entries_for(CATALOGUE, catalogue_context(name)):
         if match := pattern(entry.msgid).fullmatch(claim):
             longest = re.fullmatch(pattern(entry.msgid).pattern.replace("(.*?)", "(.*)"), claim, re.DOTALL)
             assert longest

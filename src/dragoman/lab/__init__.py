@@ -79,9 +79,9 @@ CATALOGUE = Path(__file__).parent / "ko.po"  # all texts in both languages
 
 def speaker(language: speech.Language, name: str = "") -> speech.Say:
     """Return what says in a language the texts of an experiment or comparison; without a name those of the report."""
-    return speech.speaker(language, CATALOGUE, context(name))
+    return speech.speaker(language, CATALOGUE, catalogue_context(name))
 
 
-def context(name: str) -> str:
+def catalogue_context(name: str) -> str:
     """Return the context that the texts of an experiment have in the catalogue; comparisons share one."""
     return "comparisons" if name in COMPARISONS else name
