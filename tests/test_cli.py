@@ -71,6 +71,7 @@ QUICK = "--preset tiny --quiet --training.max-steps 1 --training.threads 1"
 BAD = [
     # how it is wrong, exit code (0: 1 or 2), what the line says
     ("fly", 2, "unknown command 'fly'; choose from demo, check, split, train"),
+    ("tranlate x.txt", 2, "unknown command 'tranlate'; did you mean 'translate'?"),
     ("train", 2, "--train is missing"),
     ("train --train {train}", 2, "--dev is missing"),
     ("train --train missing.tsv --dev {dev}", 1, "missing.tsv: no such file"),

@@ -131,4 +131,8 @@ def run(arguments: list[str]) -> None:
     elif name in COMMANDS:
         import_module(f"dragoman.commands.{name}").main(rest)
     else:
-        raise UsageError(f"unknown command '{name}'; choose from {', '.join(COMMANDS)}")
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, COMMANDS, n=1)
+        way = f"did you mean '{near[0]}'?" if near else f"choose from {', '.join(COMMANDS)}"
+        raise UsageError(f"unknown command '{name}'; {way}")
