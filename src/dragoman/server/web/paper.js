@@ -213,6 +213,7 @@ export function unmarkChoice(word) {
   word.classList.remove("choice");
   word.removeAttribute("role");
   word.removeAttribute("aria-haspopup");
+  at("#readout").textContent = t("choices.unlikely", percent(LEAST));
 }
 
 // attended: called when another word or sentence gets the focus.
