@@ -152,7 +152,7 @@ function leave() {
   at("#output").classList.remove("pinned");
 }
 
-export function release() {
+function release() {
   leave();
   at("#readout").textContent = "";
 }
