@@ -144,6 +144,22 @@ def test_a_term_of_several_words_replaces_the_words_beside_that_belong_to_it(dra
     assert [drafts(output, links, glossary=glossary)[0] for glossary in terms] == expected
 
 
+def test_two_terms_do_not_share_words(placer: TermPlacer):
+    glossary, output = Glossary([Entry("The king", ("hogares",)), Entry("house", ("monarca",))]), "El rey vio la casa"
+    encode, decode = placer.tokenizers.source.encode, placer.tokenizers.source.decode
+    segment = Segment(SOURCE, encode(SOURCE), terms=tuple(glossary.find(SOURCE)))
+    losses = {term: torch.ones(len(encode(output))) for term in segment.terms}
+
+    def draft(*links: dict[str, str]) -> str:
+        weights = sum(attention(placer.tokenizers.source, SOURCE, output, own) for own in links)
+        (tokens,) = placer._drafts(segment, encode(output), weights, losses)
+        return decode(tokens)
+
+    king = {"El": "The", "rey": "king"}
+    assert draft(king, {"casa": "house"}) == "Hogares vio la monarca"  # the control
+    assert draft(king, {"El": "house"}) == "Hogares vio la casa"
+
+
 def test_a_prefix_stays_and_faint_attention_says_nothing(drafts: Draft):
     output = "El rey vio la casa."
     assert drafts(output, LINKS, prefix="El") == drafts(output, LINKS, weight=0.5) != []  # the control

@@ -124,6 +124,7 @@ def test_a_screen_reader_has_names_roles_and_live_texts_for_all_of_it(visit: Any
     hear("No other word")
     note("The second word", "#output")
     keyboard.press("ArrowLeft")
+    hear("comes from")
     words = [{"word": "맛있는", "probability": 0.3, **echo(TEXT, text="맛있는 빵.")}]
     tab.route(
         "**/api/v1/alternatives", lambda route: route.fulfill(json={"words": words, "source": "en", "target": "ko"})

@@ -113,8 +113,6 @@ def test_a_word_without_likely_others_is_not_offered_and_says_so(visit):
     assert output.nth(1).evaluate("word => word === document.activeElement")
     # What is marked agrees with what was listed.
     assert "choice" not in output.nth(1).get_attribute("class").split()
-    output.first.hover()
-    output.nth(1).hover()
     expect(page.tab.locator("#readout")).to_contain_text("No other word has a probability of 5% here.")
     output.nth(1).click()
     page.tab.wait_for_timeout(50)

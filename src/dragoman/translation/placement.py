@@ -110,7 +110,9 @@ class TermPlacer:
         for term, loss in losses.items():
             source = self._columns(segment, term)
             place = self._place(tokens, attention[: len(tokens), source].sum(1), " " in term.entry.source)
-            if place is None or place in replaced or place[0] < self.tag + len(segment.prefix_ids):
+            if place is None or place[0] < self.tag + len(segment.prefix_ids):
+                continue
+            if any(start < place[1] and place[0] < end for start, end in replaced):
                 continue
             if not depends(loss, place) or not self._is_word(tokens, place):
                 continue

@@ -152,7 +152,7 @@ function leave() {
   at("#output").classList.remove("pinned");
 }
 
-export function release() {
+function release() {
   leave();
   at("#readout").textContent = "";
 }
@@ -213,6 +213,7 @@ export function unmarkChoice(word) {
   word.classList.remove("choice");
   word.removeAttribute("role");
   word.removeAttribute("aria-haspopup");
+  at("#readout").textContent = t("choices.unlikely", percent(LEAST));
 }
 
 // attended: called when another word or sentence gets the focus.
