@@ -65,7 +65,7 @@ THEIRS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Marian": (npz_folder, {"spm": False}),
 }
 NAMES = [*(f"ours, {name}" for name in OURS), *(f"theirs, {name}" for name in THEIRS)]
-FAST = ("ours, MarianMT, two tokenizers", "ours, M2M100", "theirs, MarianMT, separate", "theirs, NLLB")
+FAST = ("ours, MarianMT, two tokenizers", "ours, M2M100", "theirs, MarianMT, separate", "theirs, M2M100")
 
 
 def make(name: str, folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Measure how much text the sources of a training hold, for the record that `translation.extent` reads."""
+"""Measure how much text the sources of a training hold, for the record that `text.extent` reads."""
 
 import numpy as np
 
