@@ -93,7 +93,8 @@ def marian_folder(
     model = MarianMTModel(MarianConfig(**settings)).eval()
     randomise(model, end)
     if head == "unequal":
-        model.lm_head.weight = nn.Parameter(torch.randn_like(model.lm_head.weight) * STD)
+        drawn = torch.randn(model.lm_head.weight.shape, generator=torch.Generator().manual_seed(2))
+        model.lm_head.weight = nn.Parameter(drawn * STD)
         model.all_tied_weights_keys = {}
         model._tied_weights_keys = {}
     model.to(dtype).save_pretrained(folder, **({"max_shard_size": shard} if shard else {}))
