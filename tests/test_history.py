@@ -402,6 +402,10 @@ def test_the_figure_in_korean_leaves_the_words_of_the_sentence_alone(history: Hi
     words = {*own.source, *own.target, own.run}
     assert english(text for text in map(html.unescape, drawn["ko"]) if text not in words and own.run not in text) == []
     assert drawn["ko"].count("step") == 2  # of the two snapshots; the axes say it in Korean
+    quoted = "layer 1 of 2, head 3 of 4; model m: “output” → “step”; dragoman 1"
+    assert (
+        speaker("ko", CATALOGUE)(quoted) == "2층 가운데 1층, 헤드 4개 가운데 3번. 모델 m: “output” → “step”; dragoman 1"
+    )
     assert len(english(map(html.unescape, drawn["en"]))) > 10  # the control
 
 

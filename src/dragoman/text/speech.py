@@ -2,7 +2,8 @@
 
 A package that speaks both has a catalogue, ko.po. A message is an English text with {1}, {2} ... where numbers and
 names come. The rest of the program knows nothing of this: a text that was made is matched with the messages, and what
-stands in its places is put into the Korean one. A text that matches none stays as it is.
+stands in its places is put into the Korean one: said in Korean, too, but not where it stands in quotation marks. A
+text that matches none stays as it is.
 """
 
 import re
@@ -19,6 +20,7 @@ Language = Literal["en", "ko"]
 Say = Callable[[str], str]  # from an English text to the same in some language
 
 PLACE = re.compile(r"\{(\d+)\}")
+QUOTED = re.compile(r"[“']\{(\d+)\}[”']")
 ITEMS = re.compile(r"(; |, (?![^(]*\)))")  # of a list, with what separates them; brackets stay whole
 WORDS = re.compile(r"[^,;:()\s](?:[^,;:()]*[^,;:()\s])?")  # of an item, between punctuation marks
 
@@ -37,19 +39,21 @@ def speaker(language: Language, catalogue: Path, context: str = "") -> Say:
 def korean(catalogue: Path, context: str) -> Say:
     """Return what says the texts of a context in Korean."""
     fixed: dict[str, str] = {}
-    patterns: list[tuple[re.Pattern[str], str]] = []
+    patterns: list[tuple[re.Pattern[str], str, list[str]]] = []
     for entry in entries_for(catalogue, context):
         if PLACE.search(entry.msgid):
-            patterns.append((pattern(entry.msgid), entry.msgstr))
+            patterns.append((pattern(entry.msgid), entry.msgstr, QUOTED.findall(entry.msgid)))
         else:
             fixed.setdefault(entry.msgid, entry.msgstr)
 
     def say(text: str) -> str:
         if text in fixed:
             return fixed[text]
-        for english, own in patterns:
+        for english, own, quoted in patterns:
             if match := english.fullmatch(text):
-                return fit_particles(fill(own, list(map(say_value, match.groups()))))
+                places = enumerate(match.groups(), start=1)
+                values = [value if str(number) in quoted else say_value(value) for number, value in places]
+                return fit_particles(fill(own, values))
         return text
 
     def say_value(value: str) -> str:
