@@ -55,7 +55,7 @@ def test_every_word_and_its_neighbours_are_written(tokenizer: Tokenizer):
     translator = make(tokenizer)
     inspection = inspect(translator, "The dog sees", "개가 봐요")
     figure = pyplot().figure()
-    view_figure(translator, inspection, "words", "cross", False).draw(figure)
+    view_figure(translator, inspection, "words").draw(figure)
     for axes, side in zip(figure.axes[2:], neighbourhoods(translator, inspection), strict=True):
         for text, word, labels in zip(axes.texts, side.words, side.labels, strict=True):
             assert text.get_text().startswith(f"{word}: {labels[0]} ")

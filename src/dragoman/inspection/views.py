@@ -1,18 +1,20 @@
 """Make the views of an inspection: which figure shows what, and what its caption says."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
 from dragoman.alignment.words import merge_tokens
+from dragoman.config.fields import check_choice
 from dragoman.data.tokenizer import BOS, EOS, PAD, SPECIAL
 from dragoman.errors import UsageError
 from dragoman.inspection.embeddings import neighbourhoods
-from dragoman.inspection.figure import MAX_LABEL, Figure, map_figure, save, shorten_label
+from dragoman.inspection.figure import MAX_LABEL, Figure, save, shorten_label
 from dragoman.inspection.heads import head_statistics
-from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, inspect
+from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, inspect, map_title
 from dragoman.inspection.occlusion import occlusion
 from dragoman.inspection.plots.embeddings import embedding_figure
 from dragoman.inspection.plots.lines import line_figure
@@ -30,11 +32,6 @@ from dragoman.translation.translator import Translator
 View = Literal[
     "map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks", "stages", "lines", "words"
 ]
-TITLES: dict[AttentionKind, str] = {
-    "encoder": "What each word of the source attended to",
-    "decoder": "What each word of the decoder's input attended to",
-    "cross": "What each word of the translation attended to",
-}
 # The statistics of a head, and the headings of their columns.
 STATISTICS = {
     "entropy": "entropy\n(nats)",
@@ -80,11 +77,6 @@ def caption_end(inspection: Inspection) -> str:
     return f"model {inspection.model}: “{source}” → “{target}”; dragoman {inspection.version}"
 
 
-def map_title(kind: AttentionKind, subwords: bool) -> str:
-    """Return the title of a map of words or subwords."""
-    return TITLES[kind].replace("word", "subword") if subwords else TITLES[kind]
-
-
 def attention_map(
     inspection: Inspection,
     kind: AttentionKind,
@@ -101,8 +93,7 @@ def attention_map(
     if aggregate is None and layer is None:
         layer = len(inspection.maps(kind)) or None
     shown = inspection.map(kind, layer, head, aggregate or "mean", subwords=subwords)
-    caption = f"{shown.caption}; {caption_end(inspection)}"
-    return map_figure(shown.weights, shown.rows, shown.columns, map_title(kind, subwords), caption)
+    return replace(shown, caption=f"{shown.caption}; {caption_end(inspection)}").figure
 
 
 def attention_grid(inspection: Inspection, kind: AttentionKind, *, subwords: bool = False) -> Figure:
@@ -215,19 +206,26 @@ def occlusion_view(inspection: Inspection, model: Model, *, subwords: bool = Fal
 def view_figure(
     translator: Translator,
     inspection: Inspection,
-    view: View,
-    kind: AttentionKind,
-    subwords: bool,
+    view: View = "map",
+    kind: AttentionKind = "cross",
     layer: int | None = None,
     head: int | None = None,
+    aggregate: Aggregate | None = None,
+    *,
+    subwords: bool = False,
 ) -> Figure:
-    """Return the figure of any view but 'map', which is `attention_map`, because that has more arguments.
+    """Return the figure of a view of an inspection that `translator` was used for; a notebook shows it.
 
-    kind: of attention, for 'grid', 'heads', 'stages' and 'lines'; subwords: show these instead of words, in 'grid',
-    'occlusion' and 'lines'; layer, head: from 1, for 'stages' (None: the last layer, head 1) and 'lines' (None: the
-    last layer, all heads). Raise UsageError where model or search have nothing to show in that view.
+    kind: of attention, for 'map', 'grid', 'heads', 'stages' and 'lines'; layer, head: from 1, for 'map' (None: the last
+    layer, the mean of its heads), 'stages' (None: the last layer, head 1) and 'lines' (None: the last layer, all
+    heads); aggregate: for 'map', how all layers, or those up to `layer`, become one; subwords: show these instead of
+    words, in 'map', 'grid', 'occlusion' and 'lines'. Raise UsageError for an unknown view, and where model or search
+    have nothing to show in it.
     """
+    check_choice("view", view, get_args(View))
     model = translator.model
+    if view == "map":
+        return attention_map(inspection, kind, layer, head, aggregate, subwords=subwords)
     if view == "grid":
         return attention_grid(inspection, kind, subwords=subwords)
     if view == "tree":
