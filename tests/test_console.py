@@ -2,6 +2,7 @@
 
 import io
 import math
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -25,6 +26,23 @@ def test_a_terminal_has_the_bar_and_a_log_only_lines():
         assert words in shown(terminal=True)
     assert shown(terminal=False) == "[b] a line\n"
     assert shown(terminal=True, quiet=True) == shown(terminal=False, quiet=True) == ""
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_notebook_has_the_bar_below_the_cell_until_it_ends(
+    quiet: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    shown: list[str] = []
+    place = SimpleNamespace(update=lambda data, raw: shown.append(data["text/plain"]))
+    monkeypatch.setattr("IPython.display.display", lambda *_, **__: place)
+    with ProgressDisplay(Console(force_jupyter=True), quiet=quiet) as display:
+        assert display.is_live == (not quiet)
+        display.show("epoch 3", "50 %", 0.5, below=["loss 2.0", ""])
+        display.show("epoch 3", "51 %", 0.51)  # too soon
+        display.log("[b] a line")
+    assert not display.is_live
+    assert shown == ([] if quiet else ["epoch 3 ████████░░░░░░░░ 50 %\nloss 2.0", ""])
+    assert capsys.readouterr() == ("" if quiet else "[b] a line\n", "")
 
 
 def test_time_left_counts_from_where_the_session_began():

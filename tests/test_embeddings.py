@@ -55,7 +55,7 @@ def test_every_word_and_its_neighbours_are_written(tokenizer: Tokenizer):
     translator = make(tokenizer)
     inspection = inspect(translator, "The dog sees", "개가 봐요")
     figure = pyplot().figure()
-    view_figure(translator, inspection, "words", "cross", False).draw(figure)
+    view_figure(translator, inspection, "words").draw(figure)
     for axes, side in zip(
         figure.axes[2:], neighbourhoods(translator.model, translator.tokenizers, inspection), strict=True
     ):

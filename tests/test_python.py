@@ -114,6 +114,9 @@ def public_calls(translator: Translator, folder: Path) -> Iterator[tuple[Any, st
         yield call, ""
     for name in ("layer", "head", "aggregate", "hide"):
         yield functools.partial(inspection.map, "cross"), name
+    for name in ("view", "kind", "layer", "head", "aggregate"):
+        yield functools.partial(dragoman.view_figure, translator, inspection), name
+    yield dragoman.train, ""
     yield functools.partial(dragoman.Transformer, vocabulary=300), ""
     yield functools.partial(dragoman.Transformer, dragoman.TransformerConfig(d_model=8)), ""
     for config in (dragoman.SearchConfig, dragoman.Safeguards, dragoman.TrainingConfig, dragoman.RunConfig):

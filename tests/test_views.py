@@ -580,3 +580,22 @@ def test_nothing_is_drawn_of_what_the_model_does_not_have(translator: Translator
             Translator(model, translator.tokenizers), "The dog", tmp_path / "map.svg", translation="개"
         )
     assert not list(tmp_path.iterdir())
+
+
+def test_a_notebook_shows_pictures_and_leaves_matplotlib_as_it_was(translator: Translator, searched: Inspection):
+    matplotlib = pytest.importorskip("matplotlib")
+    shown = (searched, searched.map("cross", 1, 2), searched.map("encoder", 1, 2), view(translator, searched, "tree"))
+    with matplotlib.rc_context({"text.parse_math": True, "font.family": ["serif"]}):
+        before = {**matplotlib.rcParams}
+        pictures = {one._repr_png_() for one in shown}
+        assert {**matplotlib.rcParams} == before
+    assert len(pictures) == len(shown)
+    assert all(picture.startswith(b"\x89PNG") for picture in pictures)
+    assert repr(shown[-1]) == f"<Figure: {shown[-1].caption}>"
+
+
+def test_a_model_without_attention_has_no_picture(tokenizer: Tokenizer):
+    plain = Translator(
+        build(RecurrentConfig(cell="gru", d_model=16, attention="none"), len(tokenizer)).eval(), tokenizer
+    )
+    assert inspect(plain, SENTENCE, TRANSLATION)._repr_png_() is None

@@ -13,6 +13,7 @@ __version__ = "0.2.0"
 __all__ = [
     "Alternative",
     "AttentionConfig",
+    "AttentionMap",
     "DragomanError",
     "FeedForwardConfig",
     "Glossary",
@@ -32,6 +33,8 @@ __all__ = [
     "export_model",
     "import_model",
     "inspect",
+    "train",
+    "view_figure",
 ]
 
 if TYPE_CHECKING:  # what editors and type checkers read
@@ -48,10 +51,12 @@ if TYPE_CHECKING:  # what editors and type checkers read
     from dragoman.errors import DragomanError, UsageError
     from dragoman.evaluation.metrics import evaluate
     from dragoman.export.run import export_model
-    from dragoman.inspection.inspection import Inspection, inspect
+    from dragoman.inspection.inspection import AttentionMap, Inspection, inspect
+    from dragoman.inspection.views import view_figure
     from dragoman.interop.importing import import_model
     from dragoman.model.transformer import Transformer
     from dragoman.text.glossary import Glossary
+    from dragoman.training.loop import train
     from dragoman.translation.safeguards import Safeguards
     from dragoman.translation.translation import Alternative, Translation
     from dragoman.translation.translator import Translator
@@ -59,6 +64,7 @@ else:  # what happens: each name is imported when it is first used, so that the 
     _MODULES = {
         "Alternative": "translation.translation",
         "AttentionConfig": "config",
+        "AttentionMap": "inspection.inspection",
         "DragomanError": "errors",
         "FeedForwardConfig": "config",
         "Glossary": "text.glossary",
@@ -78,6 +84,8 @@ else:  # what happens: each name is imported when it is first used, so that the 
         "export_model": "export.run",
         "import_model": "interop.importing",
         "inspect": "inspection.inspection",
+        "train": "training.loop",
+        "view_figure": "inspection.views",
     }
 
     def __getattr__(name):

@@ -1,11 +1,11 @@
-"""Show progress on standard error: a bar with figures on a terminal, plain lines in a log."""
+"""Show progress on standard error, as a bar on a terminal and plain lines in a log, or below a cell of a notebook."""
 
 import math
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn
@@ -14,6 +14,8 @@ from rich.text import Text
 from dragoman.errors import plural
 
 SECONDS_BETWEEN_LINES = 10.0  # in a log
+SECONDS_BETWEEN_UPDATES = 0.2  # below a cell of a notebook
+CELL_BAR = 16  # characters
 CONTROLS = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160)) if chr(number) not in "\t\n"}
 
 
@@ -25,11 +27,15 @@ def escape_controls(text: str) -> str:
 class ProgressDisplay:
     """Show a bar with figures that change in place on a terminal, and messages above it; in a log, the messages alone.
 
-    Use it as a context manager, or call `start` and `stop`. With `quiet` nothing is shown anywhere.
+    Use it as a context manager, or call `start` and `stop`. With `quiet` nothing is shown anywhere. A notebook shows
+    the bar below the cell, and messages below the bar.
     """
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False):
         self.console, self.quiet = console or Console(stderr=True), quiet
+        self.cell = None
+        if self.console.is_jupyter:  # where rich has no bar without ipywidgets, and standard error is red
+            self.console, self.cell = Console(force_jupyter=False, force_terminal=False), _Cell()
         self.bar = _BarWithLines(
             TextColumn("{task.fields[left]}", markup=False),
             BarColumn(bar_width=16),
@@ -49,17 +55,21 @@ class ProgressDisplay:
         self.stop()
 
     def start(self) -> None:
-        """Show the bar, if this is a terminal and not quiet."""
+        """Show the bar, if this is a terminal or a notebook and not quiet."""
+        if self.cell and not self.quiet:
+            self.cell.start()
         self.bar.start()
 
     def stop(self) -> None:
         """Remove the bar from the screen."""
+        if self.cell:
+            self.cell.stop()
         self.bar.stop()
 
     @property
     def is_live(self) -> bool:
         """Return whether the bar is on a screen now, so that plain lines are not needed."""
-        return self.bar.live.is_started
+        return self.bar.live.is_started or (self.cell is not None and self.cell.handle is not None)
 
     def log(self, text: str) -> None:
         """Print a line that stays, above the bar, unless quiet."""
@@ -68,6 +78,8 @@ class ProgressDisplay:
 
     def show(self, left: str, right: str, share: float | None = None, below: Sequence[str] = ()) -> None:
         """Change the text on both sides of the bar, its filled share (None: unknown), and the lines below it."""
+        if self.cell:
+            self.cell.show(left, right, share, below)
         self.bar.below = below
         total = None if share is None else 1.0
         self.bar.update(self.task, completed=share or 0.0, total=total, left=left, right=right)
@@ -90,6 +102,36 @@ class _BarWithLines(Progress):
         """Yield what rich draws: the bar, and the lines below it."""
         yield from super().get_renderables()
         yield Text("\n".join(line for line in self.below if line))
+
+
+class _Cell:
+    """Text below a cell of a notebook: a bar and the lines below it."""
+
+    def __init__(self) -> None:
+        self.handle: Any = None  # what IPython calls the place of the text; None: there is none now
+        self.last_update = 0.0
+
+    def start(self) -> None:
+        """Take a place below the cell."""
+        from IPython.display import display
+
+        self.handle = display({"text/plain": ""}, raw=True, display_id=True)
+
+    def stop(self) -> None:
+        """Leave the place empty."""
+        if self.handle:
+            self.handle.update({"text/plain": ""}, raw=True)
+            self.handle = None
+
+    def show(self, left: str, right: str, share: float | None, below: Sequence[str]) -> None:
+        """Change the text, unless it changed less than SECONDS_BETWEEN_UPDATES ago."""
+        now = time.monotonic()
+        if self.handle and now - self.last_update >= SECONDS_BETWEEN_UPDATES:
+            self.last_update = now
+            filled = round(CELL_BAR * (share or 0.0))
+            bar = "█" * filled + "░" * (CELL_BAR - filled)
+            text = "\n".join(line for line in (f"{left} {bar} {right}", *below) if line)
+            self.handle.update({"text/plain": escape_controls(text)}, raw=True)
 
 
 class LineProgress(ProgressDisplay):

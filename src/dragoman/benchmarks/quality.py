@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from rich.console import Console
 
 from dragoman.benchmarks.peers.task import TrainingTask
 from dragoman.benchmarks.peers.train_marianmt import BEAM
@@ -22,7 +21,6 @@ from dragoman.data.tokenizers import SideTokenizer
 from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation.metrics import evaluate
 from dragoman.evaluation.timing import describe_machine, markdown_table
-from dragoman.training.journal import Journal
 from dragoman.training.loop import train as train_run
 from dragoman.translation.translator import Translator
 
@@ -83,8 +81,7 @@ def train_and_load(run: RunConfig) -> tuple[int, int, Translator]:
 
     Return its steps and target tokens, and a translator with its best checkpoint.
     """
-    with Journal(Path(run.out), Console(stderr=True)) as journal:
-        progress = train_run(run, journal)
+    progress = train_run(run)
     return progress.step, progress.target_tokens, Translator.load(Path(run.out) / "best")
 
 

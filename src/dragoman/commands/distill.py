@@ -96,7 +96,6 @@ def main(arguments: list[str]) -> None:
     for words in () if options.synthesis.shard else (options.dev, test):
         read_corpus(words)  # what is wrong with it is reported before, not after, hours of work
     import torch
-    from rich.console import Console
 
     from dragoman.device import device_of
     from dragoman.evaluation.compare import compare_models
@@ -107,10 +106,9 @@ def main(arguments: list[str]) -> None:
     from dragoman.synthesis.student import prepare_student
     from dragoman.synthesis.synthesise import synthesise
     from dragoman.training.checkpoint import checkpoints, lock_folder
-    from dragoman.training.journal import Journal
-    from dragoman.training.loop import train
+    from dragoman.training.loop import open_journal, train
 
-    console, out = Console(stderr=True), Path(options.out)
+    out = Path(options.out)
     set_threads(options.training.threads, options.quiet)
     threads = torch.get_num_threads()
     teacher = find_model(Path(options.teacher))
@@ -125,7 +123,7 @@ def main(arguments: list[str]) -> None:
     with lock_folder(out):  # a run that is training has read its start
         if not checkpoints(out):
             prepare_student(run, teacher)
-    with Journal(out, console, options.quiet, tensorboard=run.training.tensorboard) as journal:
+    with open_journal(run, options.quiet) as journal:
         train(run, journal)
     torch.set_num_threads(threads)
     comparison = compare_models({"teacher": teacher, "student": out}, test, options.search)

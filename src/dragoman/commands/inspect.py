@@ -103,15 +103,10 @@ def main(arguments: list[str]) -> None:
     inspection = inspect(translator, options.text, options.translation, tag=options.tag, name=name)
     files = []
     if out:
-        from dragoman.inspection.views import attention_map, view_figure
+        from dragoman.inspection.views import view_figure
 
-        if options.view == "map":
-            chosen = options.kind, options.layer, options.head, options.aggregate
-            figure = attention_map(inspection, *chosen, subwords=options.subwords)
-        else:
-            shown = options.view, options.kind, options.subwords, options.layer, options.head
-            figure = view_figure(translator, inspection, *shown)
-        save(figure, out)
+        chosen = options.view, options.kind, options.layer, options.head, options.aggregate
+        save(view_figure(translator, inspection, *chosen, subwords=options.subwords), out)
         files.append(out)
     if options.html:
         from dragoman.inspection.page import inspection_page

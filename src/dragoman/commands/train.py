@@ -1,6 +1,5 @@
 """dragoman train"""
 
-import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -47,14 +46,9 @@ def main(arguments: list[str]) -> None:
         check_is_settings_file(str(options.config))
         raise UsageError(f"the settings file must come first: dragoman train {options.config} ...")
     run = complete_run(options)
-    from rich.console import Console
+    from dragoman.training.loop import open_journal, train
 
-    from dragoman.training.journal import Journal
-    from dragoman.training.loop import train
-
-    first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun has started
-    board = run.training.tensorboard
-    with Journal(Path(run.out), Console(stderr=True), options.quiet, tensorboard=board, active=first) as journal:
+    with open_journal(run, options.quiet) as journal:
         if not options.run.out:
             journal.display.log(f"training into {run.out}")
         train(run, journal)

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
 from dragoman.config import RunConfig, TransformerConfig
 from dragoman.config.presets import DEMO, Preset
 from dragoman.data.corpus import Pair
@@ -18,7 +16,6 @@ from dragoman.evaluation.metrics import evaluate
 from dragoman.inspection.views import draw_cross_attention
 from dragoman.text.speech import Language, speaker
 from dragoman.training.checkpoint import lock_folder
-from dragoman.training.journal import Journal
 from dragoman.training.loop import train
 from dragoman.translation.translator import Translator
 
@@ -100,8 +97,7 @@ def learn(out: Path, corpus: Path, languages: str | None, preset: Preset[Transfo
         model=preset.model,
         training=replace(preset.training, minutes=minutes),
     )
-    with Journal(out, Console(stderr=True)) as journal:
-        return train(config, journal).step
+    return train(config).step
 
 
 def slow_machine(exact: float, steps: int, minutes: float) -> str:

@@ -24,6 +24,7 @@ MAX_LABEL = 24  # characters
 NOT_IN_SVG = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 MAX_INCHES = 30.0  # with more rows or columns than fit, cells and letters get smaller
 LETTERS_PER_INCH = 15  # of a caption
+NOTEBOOK_DPI = 80
 
 
 @dataclass(frozen=True)
@@ -52,18 +53,23 @@ class Figure:
     draw: Callable[[Any], None]  # on an empty matplotlib figure with constrained layout
     size: tuple[float, float]  # width and height in inches
 
+    def __repr__(self) -> str:
+        return f"<Figure: {self.caption}>"
 
-def pyplot() -> Any:
-    """Return matplotlib's pyplot, set to draw to files, with a typeface for Hangul after the Latin one.
+    def _repr_png_(self) -> bytes:
+        """Return the picture that a notebook shows. As SVG it would be lost or damaged on most sites of notebooks."""
+        return render(self, "png", NOTEBOOK_DPI)
 
-    It changes matplotlib's settings for the process. Raise DragomanError where it is not installed.
+
+def drawing_settings() -> dict[Any, Any]:
+    """Return matplotlib's settings for our figures, with a typeface for Hangul after the Latin one.
+
+    Raise DragomanError where matplotlib is not installed.
     """
     try:
-        import matplotlib
         from matplotlib import font_manager
     except ImportError:
         raise DragomanError("figures need matplotlib: pip install 'dragoman[plot]'") from None
-    matplotlib.use("agg")
     families = ["DejaVu Sans"]
     # Only the typeface of this package is wanted, so it is found without being imported.
     spec = importlib.util.find_spec("koreanize_matplotlib")
@@ -71,8 +77,19 @@ def pyplot() -> Any:
         typeface = Path(spec.submodule_search_locations[0]) / "fonts" / "NanumGothic.ttf"
         font_manager.fontManager.addfont(str(typeface))
         families.append(font_manager.FontProperties(fname=str(typeface)).get_name())
-    matplotlib.rcParams["font.family"] = families
-    matplotlib.rcParams["text.parse_math"] = False  # a dollar sign in a sentence is a dollar sign
+    return {"font.family": families, "text.parse_math": False}  # a dollar sign in a sentence is a dollar sign
+
+
+def pyplot() -> Any:
+    """Return matplotlib's pyplot, set to draw to files in our typefaces.
+
+    It changes matplotlib's settings for the process. Raise DragomanError where it is not installed.
+    """
+    settings = drawing_settings()
+    import matplotlib
+
+    matplotlib.use("agg")
+    matplotlib.rcParams.update(settings)
     import matplotlib.pyplot as plt
 
     return plt
@@ -90,18 +107,27 @@ def save(figure: Figure, path: Path) -> None:
     Raise UsageError for another format, DragomanError where matplotlib is not installed.
     """
     check_format(path)
-    plt = pyplot()
-    canvas, content = plt.figure(figsize=figure.size, layout="constrained"), io.BytesIO()
-    try:
+    replace_file(path, render(figure, path.suffix[1:].lower(), dpi=150), shared=True)
+
+
+def render(figure: Figure, form: str, dpi: int) -> bytes:
+    """Draw a figure, its caption below it, as 'svg', 'png' or 'pdf', and leave matplotlib's settings as they are.
+
+    dpi: dots to an inch. Raise DragomanError where matplotlib is not installed.
+    """
+    settings = drawing_settings()
+    import matplotlib
+    from matplotlib.figure import Figure as Canvas
+
+    content = io.BytesIO()
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        canvas = Canvas(figsize=figure.size, layout="constrained")
         figure.draw(canvas)
         if figure.caption:
             canvas.supxlabel(wrap_caption(figure.caption, figure.size[0]), fontsize=8)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing from font")  # matplotlib draws a box instead
-            canvas.savefig(content, format=path.suffix[1:].lower(), dpi=150)
-    finally:
-        plt.close(canvas)
-    replace_file(path, content.getvalue(), shared=True)
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # matplotlib draws a box instead
+        canvas.savefig(content, format=form, dpi=dpi)
+    return content.getvalue()
 
 
 def wrap_caption(caption: str, width: float) -> str:

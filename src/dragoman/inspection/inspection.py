@@ -26,6 +26,7 @@ from dragoman.decoding.engine import Constraints
 from dragoman.decoding.forced import max_positions
 from dragoman.errors import UsageError
 from dragoman.inspection import aggregates
+from dragoman.inspection.figure import Figure, map_figure
 from dragoman.inspection.tree import BeamTree, Recording
 from dragoman.model import Model
 from dragoman.model.capture import AttentionCapture, AttentionKind
@@ -35,6 +36,11 @@ KINDS: dict[AttentionKind, str] = {
     "encoder": "encoder self-attention",
     "decoder": "decoder self-attention",
     "cross": "cross-attention",
+}
+TITLES: dict[AttentionKind, str] = {
+    "encoder": "What each word of the source attended to",
+    "decoder": "What each word of the decoder's input attended to",
+    "cross": "What each word of the translation attended to",
 }
 Aggregate = Literal["mean", "max", "rollout"]
 AGGREGATES = {"mean": aggregates.mean, "max": aggregates.largest, "rollout": aggregates.mean}
@@ -93,12 +99,34 @@ class Position:
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """A table of weights with its labels, ready to be drawn."""
+    """A table of weights with its labels, which a notebook shows as a picture.
 
-    weights: Tensor  # rows, columns
+    weights: (rows, columns), from 0 to 1.
+    rows, columns: the label of each.
+    title: above the picture.
+    caption: below it, such as which layer and head, how several became one, what a word's weight is, what was left out.
+    """
+
+    weights: Tensor
     rows: list[str]
     columns: list[str]
-    caption: str  # which layer and head, how several became one, what a word's weight is, what was left out
+    title: str = ""
+    caption: str = ""
+
+    def __repr__(self) -> str:
+        rows, columns = self.weights.shape
+        return (
+            f"<AttentionMap: {'; '.join(part for part in (f'{rows} x {columns}', self.title, self.caption) if part)}>"
+        )
+
+    @property
+    def figure(self) -> Figure:
+        """Return the figure of the map."""
+        return map_figure(self.weights, self.rows, self.columns, self.title, self.caption)
+
+    def _repr_png_(self) -> bytes:
+        """Return the picture that a notebook shows."""
+        return self.figure._repr_png_()
 
 
 @dataclass(frozen=True)
@@ -131,6 +159,10 @@ class Inspection:
     def __repr__(self) -> str:
         layers, heads, *_ = self.cross.shape
         return f"<Inspection: {self.source.text!r} to {self.target.text!r} by {self.model}, {layers} x {heads} heads>"
+
+    def _repr_png_(self) -> bytes | None:
+        """Return the picture that a notebook shows: the last cross-attention, mean of its heads; None without any."""
+        return self.map("cross", len(self.cross))._repr_png_() if len(self.cross) else None
 
     @property
     def decoder_input(self) -> Sentence:
@@ -237,7 +269,8 @@ class Inspection:
             notes.append(f"without {' and '.join(HIDDEN[name] for name in hide)}, each row scaled to the sum it had")
         if aggregate != "max":
             notes.append("each row sums to 1")
-        return AttentionMap(weights, [word.label for word in rows], [word.label for word in columns], "; ".join(notes))
+        labels = [word.label for word in rows], [word.label for word in columns]
+        return AttentionMap(weights, *labels, map_title(kind, subwords), "; ".join(notes))
 
     def describe(self, kind: AttentionKind, layer: int | None, head: int | None, aggregate: Aggregate) -> str:
         """Return 'layer 2 of 6, mean of 8 heads' for a caption."""
@@ -274,6 +307,11 @@ class Inspection:
     def decoder_tokens(self) -> list[str]:
         """The labels of the decoder's input, BOS first and without EOS."""
         return [token.label for token in self.decoder_input.tokens]
+
+
+def map_title(kind: AttentionKind, subwords: bool) -> str:
+    """Return the title of a map of words or subwords."""
+    return TITLES[kind].replace("word", "subword") if subwords else TITLES[kind]
 
 
 def index_of(number: int | None) -> slice:

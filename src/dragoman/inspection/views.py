@@ -2,18 +2,19 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
 from dragoman.alignment.words import merge_tokens
+from dragoman.config.fields import check_choice
 from dragoman.data.tokenizer import BOS, EOS, PAD, SPECIAL
 from dragoman.errors import UsageError
 from dragoman.inspection import CATALOGUE
 from dragoman.inspection.embeddings import neighbourhoods
 from dragoman.inspection.figure import MAX_LABEL, Figure, map_figure, save, shorten_label
 from dragoman.inspection.heads import head_statistics
-from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, inspect
+from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, inspect, map_title
 from dragoman.inspection.occlusion import occlusion
 from dragoman.inspection.plots.embeddings import embedding_figure
 from dragoman.inspection.plots.lines import line_figure
@@ -32,11 +33,6 @@ from dragoman.translation.translator import Translator
 View = Literal[
     "map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks", "stages", "lines", "words"
 ]
-TITLES: dict[AttentionKind, str] = {
-    "encoder": "What each word of the source attended to",
-    "decoder": "What each word of the decoder's input attended to",
-    "cross": "What each word of the translation attended to",
-}
 # The statistics of a head, and the headings of their columns.
 STATISTICS = {
     "entropy": "entropy\n(nats)",
@@ -70,8 +66,8 @@ def draw_cross_attention(
     """Draw the cross-attention of a translation of `text`, by default the model's own; return the translation.
 
     layer and head count from 1; without them, the last layer and the mean of its heads. language: of title and
-    caption. Raise UsageError for a layer
-    or head that the model does not have, and for a model without attention over the source.
+    caption. Raise UsageError for a layer or head that the model does not have, and for a model without attention over
+    the source.
     """
     inspection = inspect(translator, text, translation)
     say = speaker(language, CATALOGUE)
@@ -83,11 +79,6 @@ def caption_end(inspection: Inspection) -> str:
     """Return the end of a caption, which names the model, the sentence and its translation."""
     source, target = (shorten_label(side.text, MAX_TEXT) for side in (inspection.source, inspection.target))
     return f"model {inspection.model}: “{source}” → “{target}”; dragoman {inspection.version}"
-
-
-def map_title(kind: AttentionKind, subwords: bool) -> str:
-    """Return the title of a map of words or subwords."""
-    return TITLES[kind].replace("word", "subword") if subwords else TITLES[kind]
 
 
 def attention_map(
@@ -109,7 +100,7 @@ def attention_map(
         layer = len(inspection.maps(kind)) or None
     shown = inspection.map(kind, layer, head, aggregate or "mean", subwords=subwords)
     caption = f"{shown.caption}; {caption_end(inspection)}"
-    return map_figure(shown.weights, shown.rows, shown.columns, map_title(kind, subwords), caption, say=say)
+    return map_figure(shown.weights, shown.rows, shown.columns, shown.title, caption, say=say)
 
 
 def attention_grid(inspection: Inspection, kind: AttentionKind, *, subwords: bool = False) -> Figure:
@@ -222,19 +213,26 @@ def occlusion_view(inspection: Inspection, model: Model, *, subwords: bool = Fal
 def view_figure(
     translator: Translator,
     inspection: Inspection,
-    view: View,
-    kind: AttentionKind,
-    subwords: bool,
+    view: View = "map",
+    kind: AttentionKind = "cross",
     layer: int | None = None,
     head: int | None = None,
+    aggregate: Aggregate | None = None,
+    *,
+    subwords: bool = False,
 ) -> Figure:
-    """Return the figure of any view but 'map', which is `attention_map`, because that has more arguments.
+    """Return the figure of a view of an inspection that `translator` was used for; a notebook shows it.
 
-    kind: of attention, for 'grid', 'heads', 'stages' and 'lines'; subwords: show these instead of words, in 'grid',
-    'occlusion' and 'lines'; layer, head: from 1, for 'stages' (None: the last layer, head 1) and 'lines' (None: the
-    last layer, all heads). Raise UsageError where model or search have nothing to show in that view.
+    kind: of attention, for 'map', 'grid', 'heads', 'stages' and 'lines'; layer, head: from 1, for 'map' (None: the last
+    layer, the mean of its heads), 'stages' (None: the last layer, head 1) and 'lines' (None: the last layer, all
+    heads); aggregate: for 'map', how all layers, or those up to `layer`, become one; subwords: show these instead of
+    words, in 'map', 'grid', 'occlusion' and 'lines'. Raise UsageError for an unknown view, and where model or search
+    have nothing to show in it.
     """
+    check_choice("view", view, get_args(View))
     model = translator.model
+    if view == "map":
+        return attention_map(inspection, kind, layer, head, aggregate, subwords=subwords)
     if view == "grid":
         return attention_grid(inspection, kind, subwords=subwords)
     if view == "tree":

@@ -12,8 +12,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from rich.console import Console
-
 from dragoman.config import AttentionConfig, ModelConfig, RecurrentConfig, RunConfig, TrainingConfig
 from dragoman.config.presets import TINY
 from dragoman.data.corpus import read_corpus
@@ -22,8 +20,7 @@ from dragoman.evaluation.metrics import LengthGroup, evaluate, scores_by_length
 from dragoman.inspection.plots.training import COLOURS, MARKS, read_metrics
 from dragoman.lab.drawing import LOSS, Panel, lines
 from dragoman.lab.experiment import Claims, Effort, Experiment, Figure, Findings, Sentences, Table
-from dragoman.training.journal import Journal
-from dragoman.training.loop import train
+from dragoman.training.loop import open_journal, train
 from dragoman.translation.translator import Translator
 
 STEPS = 1500  # at full effort
@@ -65,7 +62,7 @@ def train_variant(variant: Variant, seed: int, steps: int, sentences: Sentences)
     folder = sentences.runs / f"{steps}-steps" / f"{variant.name}-{seed}"
     settings = replace(variant.training, seed=seed, max_steps=steps, validate_every=steps)
     config = RunConfig("tiny", sentences.train, sentences.dev, out=str(folder), model=variant.model, training=settings)
-    with Journal(folder, Console(stderr=True)) as journal:
+    with open_journal(config) as journal:
         journal.log(f"{variant.name}, seed {seed}")
         progress = train(config, journal)
     translator, corpus = Translator.load(folder / "best"), read_corpus(sentences.test)

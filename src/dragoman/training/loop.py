@@ -1,16 +1,18 @@
 """The training loop: take the next batch, update the weights, log, validate, save."""
 
 import contextlib
+import os
 import time
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 
 from dragoman.config import RunConfig
 from dragoman.console import format_duration
 from dragoman.data.batches import Batch, plan_batches, split_batch
-from dragoman.errors import DragomanError, is_out_of_memory, plural
+from dragoman.errors import DragomanError, UsageError, is_out_of_memory, plural
 from dragoman.files import require_links
 from dragoman.model import parameter_count
 from dragoman.training.checkpoint import TrainingProgress, lock_folder
@@ -29,13 +31,22 @@ from dragoman.training.validation import Validation, is_better, validate
 MAX_SKIPPED = 10  # batches in a row
 
 
-def train(config: RunConfig, journal: Journal) -> TrainingProgress:
+def train(config: RunConfig, journal: Journal | None = None) -> TrainingProgress:
     """Train into the folder `config.out`, resuming the run that is already there; return the progress at its end.
 
+    journal: what reports on the run; by default one that shows it on standard error or, in a notebook, below the cell.
     Ctrl-C and SIGTERM stop after the step in progress and save; then KeyboardInterrupt, or SystemExit with code 143, is
     raised. Started by torchrun, all processes do this together, and the first one writes. Raise DragomanError for
-    corpora and folders that cannot be used, where training diverges, and where another process is gone.
+    corpora and folders that cannot be used, where training diverges, and where another process is gone; UsageError for
+    a config without a folder.
     """
+    if not isinstance(config, RunConfig):
+        raise UsageError(f"train takes a RunConfig, not {config!r}")
+    if not config.out:
+        raise UsageError("out must name the folder of the run, such as out='runs/mine'")
+    if journal is None:
+        with open_journal(config) as journal:
+            return train(config, journal)
     with init_distributed(config.training) as group, contextlib.ExitStack() as stack:
         if group.first:
             stack.enter_context(lock_folder(Path(config.out)))
@@ -46,6 +57,13 @@ def train(config: RunConfig, journal: Journal) -> TrainingProgress:
         with graceful_stop() as stop:
             loop.run_to_end(stop)
         return loop.progress
+
+
+def open_journal(config: RunConfig, quiet: bool = False) -> Journal:
+    """Return the journal of a run that reports on standard error, on the first process alone. quiet: only in files."""
+    first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun has started
+    board = config.training.tensorboard
+    return Journal(Path(config.out), Console(stderr=True), quiet, tensorboard=board, active=first)
 
 
 class Loop:
