@@ -7,7 +7,7 @@ BIN = .venv/bin
 
 .PHONY: demo test lint test-slow test-nightly test-server fuzz course benchmark benchmark-serving peers clean
 
-demo: .venv/demo.installed
+demo: .venv/demo.installed .venv/serve.installed
 	$(BIN)/dragoman demo
 
 test: lint

@@ -1,5 +1,6 @@
 """Exports: each translates as its model does, from its folder alone, or is not there."""
 
+import itertools
 import json
 import random
 import re
@@ -60,9 +61,9 @@ def program(folder: Path) -> str:
     return code
 
 
-def greedy_words(model: Path, texts: list[str]) -> list[str]:
+def words_of_search(model: Path, texts: list[str], search: SearchConfig) -> list[str]:
     """Return what the model says without the checks and retries of a translator."""
-    translator = Translator.load(model, SearchConfig(beam=1))
+    translator = Translator.load(model, search)
     source, target = translator.tokenizers
     ids = source.encode_sources(texts)
     return [target.decode(found.tokens) for (found,) in translator.engine.search(ids, translator.search)]
@@ -98,12 +99,31 @@ def test_the_program_in_the_readme_translates_with_the_folder_alone(
     )
     assert "dragoman" not in code
     said = ran.stdout.removesuffix("\n").split("\n")
-    if to == "ctranslate2":  # whose program searches with 4 beams, by the rules of CTranslate2
+    if to == "ctranslate2":  # whose program searches with 4 beams
         names = runpy.run_path(str(folder / "translate.py"))
         assert names["translate"](texts) == said
         said = names["translate"](texts, beams=1)
-    assert said == greedy_words(trained, texts)
+    assert said == words_of_search(trained, texts, SearchConfig(beam=1))
     assert len(set(said)) > 2
+
+
+def test_the_program_for_ctranslate2_ranks_as_translate_does(trained: Path, pairs, tmp_path: Path):
+    """Even where many lengths are likely. The control: by CTranslate2's own length penalty, others are best."""
+    model, tokenizers = read_model(trained)
+    with torch.no_grad():
+        model.output.weight.mul_(0.35)
+    with new_folder(tmp_path / "model") as draft:
+        write_model(draft, model, tokenizers, "")
+    export_model(tmp_path / "model", "ctranslate2", tmp_path / "out")
+    texts = [f"{first} {second}" for (first, _), (second, _) in itertools.pairwise(pairs[:24])]
+    code = program(tmp_path / "out")
+    theirs = code.replace("length_penalty=1e-9", "length_penalty=1").replace("** 0.6", "** 0")
+    for name, program_text in (("ours", code), ("theirs", theirs)):
+        (tmp_path / "out" / f"{name}.py").write_text(program_text, encoding="utf-8")
+    expected = words_of_search(tmp_path / "model", texts, SearchConfig())
+    ours, other = (runpy.run_path(str(tmp_path / "out" / f"{name}.py"))["translate"] for name in ("ours", "theirs"))
+    assert ours(texts) == expected
+    assert other(texts) != expected
 
 
 # What is compared must be able to differ.
@@ -347,7 +367,7 @@ def test_a_model_with_a_tokenizer_for_each_side_is_exported(tokenizer: Tokenizer
         )
         assert len(said) == 2
         if to == "onnx":
-            assert said == greedy_words(tmp_path / "model", texts)
+            assert said == words_of_search(tmp_path / "model", texts, SearchConfig(beam=1))
     with pytest.raises(DragomanError, match="a page needs one tokenizer"):
         export_model(tmp_path / "model", "web", tmp_path / "out", compute_type="float32")
     assert not (tmp_path / "out").exists()

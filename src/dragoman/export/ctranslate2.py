@@ -38,11 +38,18 @@ target = {target}
 translator = ctranslate2.Translator(str(folder))
 
 
+def score(hypothesis):  # with the length penalty that the model was checked with, not that of CTranslate2
+    pieces, log_p = hypothesis
+    return log_p / (({start} + len(pieces)) / 6) ** {alpha}
+
+
 def translate(texts, beams=4):
     sources = [encoding.tokens for encoding in tokenizer.encode_batch(texts)]
-    results = translator.translate_batch(sources, beam_size=beams{prefix})
-    outputs = [[target.token_to_id(piece) for piece in result.hypotheses[0]] for result in results]
-    return target.decode_batch(outputs)
+    how = dict(beam_size=beams, length_penalty=1e-9, return_scores=True{prefix})
+    count = beams + beams // 2
+    results = translator.translate_batch(sources, num_hypotheses=count, patience=count / beams, **how)
+    best = [max(zip(result.hypotheses, result.scores), key=score)[0] for result in results]
+    return target.decode_batch([[target.token_to_id(piece) for piece in pieces] for pieces in best])
 
 
 print(*translate(sys.argv[1:]), sep="\\n")
@@ -68,11 +75,19 @@ target = sentencepiece.SentencePieceProcessor(str(folder / "target.spm"))
 translator = ctranslate2.Translator(str(folder))
 
 
+def score(hypothesis):  # with the length penalty that the model was checked with, not that of CTranslate2
+    pieces, log_p = hypothesis
+    return log_p / ((6 + len(pieces) - len(TARGET_TAG)) / 6) ** {alpha}
+
+
 def translate(texts, beams=4):
     sources = [[*SOURCE_TAG, *source.encode(text, out_type=str), "</s>"] for text in texts]
     prefixes = [TARGET_TAG] * len(texts) if TARGET_TAG else None
-    results = translator.translate_batch(sources, target_prefix=prefixes, beam_size=beams)
-    return [target.decode(result.hypotheses[0][len(TARGET_TAG) :]) for result in results]
+    how = dict(beam_size=beams, length_penalty=1e-9, return_scores=True, target_prefix=prefixes)
+    count = beams + beams // 2
+    results = translator.translate_batch(sources, num_hypotheses=count, patience=count / beams, **how)
+    best = [max(zip(result.hypotheses, result.scores), key=score)[0] for result in results]
+    return [target.decode(pieces[len(TARGET_TAG) :]) for pieces in best]
 
 
 print(*translate(sys.argv[1:]), sep="\\n")
@@ -129,13 +144,14 @@ def open_copy(folder: Path, exported: Exported, compute_type: str) -> CTranslate
 
 def usage(exported: Exported, compute_type: str) -> str:
     """Return how the folder is used, in Markdown."""
-    tags = exported.tags
+    tags, alpha = exported.tags, SearchConfig().length_penalty
     if sentencepiece_sides(exported.tokenizers):
         own = ", ".join(repr([tag_name(tag)] if tag else []) for tag in (tags.source, tags.target))
-        return SENTENCEPIECE_USAGE.format(tags=own, known=known_tags(exported.tokenizers))
+        return SENTENCEPIECE_USAGE.format(tags=own, known=known_tags(exported.tokenizers), alpha=alpha)
     file = f'tokenizers.Tokenizer.from_file(str(folder / "{TARGET_FILE}"))'
     prefix = f', target_prefix=[["{tag_piece(tags.target)}"]] * len(texts)' if tags.target else ""
-    return USAGE.format(target="tokenizer" if exported.tokenizers.is_one else file, prefix=prefix)
+    target, start = "tokenizer" if exported.tokenizers.is_one else file, 5 if tags.target else 6  # EOS, but no tag
+    return USAGE.format(target=target, prefix=prefix, start=start, alpha=alpha)
 
 
 CTRANSLATE2 = Target(

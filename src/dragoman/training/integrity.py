@@ -87,7 +87,7 @@ def verify_model(folder: Path) -> Iterator[Finding]:
         return
     for file in sorted(folder.iterdir()):
         if file.name not in {*(name.split("/")[0] for name in manifest), MANIFEST, CARD}:
-            yield Finding("unlisted", file, "not in the manifest; nothing reads it")
+            yield Finding("unlisted", file, f"not in the manifest{'' if exported else '; nothing reads it'}")
 
 
 def verify_file(file: Path) -> Iterator[Finding]:
