@@ -58,6 +58,16 @@ ABBREVIATION = regex.compile(
         | (?<= &[ ] ) Co | (?<! [=/] ) \d{1,2} | [IVX]{1,5}
     ) \Z"""
 )
+# But one after a number ends a sentence behind a word ("on December 16. Then"), unless that is the first ("Table 1.
+# Sizes") or stands before ordinals, in German mostly ("am 3. Oktober", "ihr 18. Geburtstag").
+CARDINAL = regex.compile(
+    r"""(?xi) (?<= [\p{L}\p{N}] \p{Po}?+ \s ) (?! (?:
+        der | dem | den | des | det | die | das | am | im | ins | vom | zum | zur | beim | auf | ab | bis | seit
+        | und | oder | als | für | Anfang | Mitte | Ende | schon | bereits
+        | (?: ein | kein | mein | dein | sein | ihr | unser | euer | eure | jede | diese | späte | frühe ) \p{L}*
+        ) \s ) \p{L}++ \s \d{1,2} \Z"""
+)
+MAX_CARDINAL = 30  # characters
 # Nor does one after these, where a number follows.
 NUMBERED = regex.compile(
     r"""(?xi) (?<![\p{L}\p{N}.]) (?: \p{L}{0,8}str |
@@ -149,7 +159,8 @@ def _ends_sentence(match: regex.Match[str]) -> bool:
         return True
     before = max(0, match.start() - MAX_ABBREVIATION), match.start()
     if ABBREVIATION.search(text, *before):
-        return False
+        number = CARDINAL.search(text[max(0, match.start() - MAX_CARDINAL) : match.start()])
+        return bool(number) and not text[end : end + 1].isdecimal()
     if DATE.match(text, end) and YEAR.search(text, *before):
         return False
     return not (text[end : end + 1].isdecimal() and NUMBERED.search(text, *before))
