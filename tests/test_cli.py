@@ -158,6 +158,7 @@ BAD = [
     ("train --batch-size=64", 2, "train has no flag --batch-size; did you mean --training.batch-tokens?"),
     ("translate --num-beams 8 x", 2, "translate has no flag --num-beams; did you mean --beam?"),
     ("translate --num_beams 8 x", 2, "did you mean --beam?"),
+    ("translate -m {brief} -i a.md -o b.md --n-best 2", 2, "--n-best 2 is for lines; a document has one translation"),
     ("translate --alternatives 3 x", 2, "translate has no flag --alternatives; did you mean --n-best?"),
     ("translate --alternativs=3 x", 2, "translate has no flag --alternativs; did you mean --n-best?"),
     ("evaluate --alternatives 3", 2, "evaluate has no flag --alternatives; see dragoman evaluate --help"),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow
+from pyarrow.compute import struct_field
 from pyarrow.parquet import ParquetFile
 
 from dragoman.data.corpus import RATIO, SPARE, OnProblem, Problem, Row, join_lines
@@ -76,7 +77,7 @@ def texts_of(batch: pyarrow.RecordBatch, column: str) -> Iterator[str | None]:
     name, *inner = [column] if column in batch.schema.names else column.split(".")
     array = batch.column(name)
     for field in inner:
-        array = pyarrow.compute.struct_field(array, field)
+        array = struct_field(array, field)
     distinct = dict(enumerate(map(decode, array.dictionary.cast(pyarrow.binary()).to_pylist())))
     return ("" if index is None else distinct[index] for index in array.indices.to_pylist())
 

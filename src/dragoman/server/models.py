@@ -17,7 +17,7 @@ from dragoman.decoding.rows import Ticket
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
 from dragoman.inspection.summary import Summary
-from dragoman.model_folder import find_model
+from dragoman.model_folder import find_model, read_manifest
 from dragoman.server.languages import find_language, languages_of_tags
 from dragoman.text.languages import read_languages
 from dragoman.text.tags import LanguageTags
@@ -140,7 +140,7 @@ class Models:
 def parse_model(text: str) -> list[ModelSource]:
     """Return what a --model says: FOLDER, PAIR=FOLDER, PAIR=FOLDER:TAG or LANGUAGES=FOLDER, one for each direction.
 
-    Raise UsageError where the folder is missing or its languages are not known.
+    Raise UsageError where the folder is missing or its languages are not known, DragomanError where it is no model's.
     """
     named, _, rest = text.partition("=")
     pair = parse_pair(named) if rest and PAIR.fullmatch(named) else None
@@ -153,6 +153,7 @@ def parse_model(text: str) -> list[ModelSource]:
             raise UsageError(f"{text}: '{named}' is not a pair of languages, such as en-de")
         raise UsageError(f"{name}: no such model folder")
     folder = find_model(Path(name))
+    read_manifest(folder)
     if not codes:
         pair = pair or read_languages(folder)
     tags, given = LanguageTags.load(folder), Path(name).absolute().name

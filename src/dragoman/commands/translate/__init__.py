@@ -231,6 +231,8 @@ def check_options(options: Options) -> None:
     """Raise UsageError for flags that do not go together."""
     if not options.text and options.input is None and sys.stdin is None:
         raise UsageError("there is no standard input: give text or --input")
+    if options.search.n_best > 1 and options.is_document:
+        raise UsageError(f"--n-best {options.search.n_best} is for lines; a document has one translation of each text")
     if options.search.n_best > 1 and options.row_format in ("text", "tsv"):
         raise UsageError(f"--n-best {options.search.n_best} needs --output-format nbest or jsonl")
     if (options.word_scores or options.alignment) and options.row_format != "jsonl":
