@@ -299,6 +299,30 @@ def test_a_term_of_the_glossary_is_sent_with_the_text_and_kept_only_if_asked_for
     assert page.tab.evaluate("JSON.stringify({...localStorage})") == "{}"
 
 
+def test_a_new_term_takes_only_what_is_selected_and_still_stands(visit):
+    page = visit("#source=en&target=ko")
+    tab = page.tab
+    tab.route(
+        "**/api/v1/translate", lambda route: fulfil(route, *map(echo, json.loads(route.request.post_data)["texts"]))
+    )
+    page.type("one two")
+    page.shows("one two")
+    tab.locator("#glossary summary").click()
+    source, button = tab.locator("#source"), tab.locator("#add-term")
+    source.press("Control+a")
+    tab.locator("#output .word").first.dblclick()
+    expect(button).to_have_text("Always translate “one two” as “one”")
+    tab.get_by_role("button", name="한국어").click()
+    tab.get_by_role("button", name="English").click()
+    expect(button).to_have_text("Always translate “one two” as “one”")  # still selected
+    source.press("Control+a")
+    tab.keyboard.type("three")
+    page.shows("three")
+    expect(button).to_have_text("Add a term")
+    button.click()
+    assert [field.input_value() for field in tab.locator("#terms tbody input").all()] == ["", ""]
+
+
 def test_lines_that_are_no_terms_are_named_with_the_reason_and_the_others_kept(visit):
     page = visit("#source=en&target=ko")
     tab = page.tab
