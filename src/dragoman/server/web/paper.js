@@ -129,6 +129,15 @@ function attend(place) {
   onFocus();
 }
 
+// Below the text. said: returns what to say, in the language of the page; without it, what was said last is said again.
+
+let saying = () => "";
+
+export function say(said = saying) {
+  saying = said;
+  at("#readout").textContent = said();
+}
+
 // Shading.
 
 let shaded = [];
@@ -154,7 +163,7 @@ function leave() {
 
 function release() {
   leave();
-  at("#readout").textContent = "";
+  say(() => "");
 }
 
 let dwelling = 0;
@@ -170,7 +179,7 @@ function look(place) {
   clear();
   shade(here.sentences[place.sentence], "looked");
   shade(there.sentences[place.sentence], "looked");
-  at("#readout").textContent = "";
+  say(() => "");
   clearTimeout(dwelling);
   if (place.word !== null) dwelling = setTimeout(lookCloser, DWELL, place, here, there);
 }
@@ -186,8 +195,8 @@ async function lookCloser(place, here, there) {
   for (const word of linked) shade(word, "linked");
   const words = linked.filter(Boolean).map((word) => word.firstChild.textContent);
   const label = here.words[place.word].firstChild.textContent;
-  const said = words.length ? t(`linked.${place.side}`, label, words.join(" ")) : t("linked.none", label);
-  at("#readout").textContent = `${pair?.alignment ? said : ""} ${own ? inOtherWords(others[place.word]) : ""}`.trim();
+  const inLinks = () => (words.length ? t(`linked.${place.side}`, label, words.join(" ")) : t("linked.none", label));
+  say(() => `${pair?.alignment ? inLinks() : ""} ${own ? inOtherWords(others[place.word]) : ""}`.trim());
   if (document.activeElement === here.words[place.word]) at("#announcement").textContent = at("#readout").textContent;
 }
 
@@ -213,7 +222,7 @@ export function unmarkChoice(word) {
   word.classList.remove("choice");
   word.removeAttribute("role");
   word.removeAttribute("aria-haspopup");
-  at("#readout").textContent = t("choices.unlikely", percent(LEAST));
+  say(() => inOtherWords(0));
 }
 
 // attended: called when another word or sentence gets the focus.
