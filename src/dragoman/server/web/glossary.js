@@ -164,6 +164,7 @@ function takeLines(text) {
     put([source, targets, rule || "match"]);
     return "";
   });
+  if (first.size) terms[pairName] = rows().filter(([source, targets]) => source.trim() || targets.trim());
   const said = faults.map((fault, index) => fault && make("li", {}, `${t("line", index + 1)}: ${fault}`)).filter(Boolean);
   const shown = said.slice(0, MOST_FAULTS);
   if (said.length > shown.length) shown.push(make("li", {}, t("document.more", said.length - shown.length)));
