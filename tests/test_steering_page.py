@@ -159,6 +159,31 @@ def test_what_is_written_is_kept_and_the_rest_follows(visit, server: Running):
     page.shows(f"{first} {second}")
 
 
+def test_what_was_chosen_stays_with_its_sentence_when_another_joins_its_line(visit, server: Running):
+    page = visit(AT_HOME)
+    tab = page.tab
+    page.type(TEXT)
+    first, second = answered(server, TEXT, OTHER)
+    page.shows(first)
+    tab.locator("#write").click()
+    tab.locator(".along textarea").press_sequentially("말")
+    (best,) = steer(server, "alternatives", text=TEXT, prefix="말", count=1)["words"]
+    until(lambda: tab.wait_for_timeout(20) or "말" + tab.locator(".along .rest").text_content() == best["text"])
+    tab.keyboard.press("Escape")
+    chosen = best["text"]
+    page.shows(chosen)
+    page.type(f"{TEXT} {OTHER}")
+    page.shows(f"{chosen} {second}")
+    page.type(f"{OTHER} {TEXT}")
+    page.shows(f"{second} {chosen}")
+    expect(tab.locator("#output .sentence").nth(1).locator(".fixed")).to_have_count(1)
+    expect(tab.locator("#steps li")).to_have_text(["the model’s own", "wrote “말”"])
+    tab.locator("#undo").click()
+    page.shows(f"{second} {first}")
+    page.type(f"{OTHER} {TEXT} {OTHER}")
+    page.shows(f"{second} {first} {second}")  # what was taken back stays so
+
+
 def test_a_press_on_what_moves_when_the_box_is_left_is_a_click(visit):
     page = visit(AT_HOME, width=390)
     tab = page.tab

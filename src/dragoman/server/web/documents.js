@@ -59,16 +59,13 @@ async function translateFile(file) {
   const faults = make("ul", { class: "warning" });
   const item = make("li", {}, name, " ", bar, " ", state, " ", buttons, faults);
   let found = {};
-  let saying = () => t("document.sending");
-  item.draw = () => {
-    state.textContent = saying();
+  let saying;
+  item.draw = (said = saying) => {
+    saying = said;
+    state.textContent = said();
     drawFaults(faults, found.faults ?? []);
   };
-  const say = (said) => {
-    saying = said;
-    item.draw();
-  };
-  item.draw();
+  item.draw(() => t("document.sending"));
   at("#document-list").append(item);
   const stop = new AbortController();
   let identity = "";
@@ -93,20 +90,20 @@ async function translateFile(file) {
     while (found.status !== "done") {
       if (found.error) throw new Trouble("refused", found.error);
       Object.assign(bar, { max: found.texts || 1, value: found.translated });
-      say(() => t("document.progress", found.translated, found.texts));
+      item.draw(() => t("document.progress", found.translated, found.texts));
       await new Promise((resolve) => setTimeout(resolve, PAUSE));
       if (stop.signal.aborted) return;
       found = await ask(path(), { method: "GET", signal: stop.signal });
     }
     bar.remove();
-    say(() => t("document.done", found.texts));
+    item.draw(() => t("document.done", found.texts));
     const save = async () => {
       const content = await (await fetchFrom(`${path()}/content`, { method: "GET" })).blob();
       const url = URL.createObjectURL(content);
       make("a", { href: url, download: found.name }).click();
       setTimeout(() => URL.revokeObjectURL(url), 10000);
       forget();
-      say(() => t("document.saved"));
+      item.draw(() => t("document.saved"));
       buttons.replaceChildren();
     };
     buttons.replaceChildren(button("document.save", save), " ", button("document.delete", leave));
@@ -114,7 +111,7 @@ async function translateFile(file) {
     if (error.name === "AbortError") return;
     bar.remove();
     const known = { offline: "offline", busy: "busy", key: "key-needed", failed: "failed" }[error.kind];
-    say(() => (known ? t(known) : error.message));
+    item.draw(() => (known ? t(known) : error.message));
     item.classList.add("warning");
     buttons.replaceChildren(button("document.remove", leave));
   }

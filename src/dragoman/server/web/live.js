@@ -12,7 +12,7 @@ import { find, translateLines } from "./lines.js";
 import { drawNotes } from "./notes.js";
 import { drawSource, drawTarget, percent, say, setUpPaper, showProbabilities, shown, translated } from "./paper.js";
 import { setUpSettings } from "./settings.js";
-import { drawSteps, setUpSteering } from "./steering.js";
+import { carryOver, drawSteps, setUpSteering } from "./steering.js";
 import { clearTrouble, showTrouble } from "./trouble.js";
 import { drawWithout, setUpWithout } from "./without.js";
 import { drawWriting, setUpWriting } from "./write.js";
@@ -70,14 +70,17 @@ async function translateNow() {
 // Shows what is translated so far.
 function settle(lines, wish) {
   last = wish && { lines, wish };
+  const before = shown();
   const found = lines.map((line) => wish && find(line, wish));
-  drawSource(linesOf(source.value), linesOf(source.value).map((line) => wish && find(line, wish)));
+  const typed = linesOf(source.value);
+  drawSource(typed, typed.map((line) => wish && find(line, wish)));
   drawTarget(lines, found, languages.pair());
   if (!wish) languages.forget();
   at("#output").lang = languages.target();
   source.lang = at("#mirror").lang = languages.source() ?? "";
   drawState();
   drawSteering();
+  carryOver(before);
 }
 
 function finish(lines, wish) {

@@ -1,7 +1,7 @@
 // The text and its translation, line by line: sentences and words that belong together are shaded together.
 
 import { at, language, make, t } from "./elements.js";
-import { examine } from "./lines.js";
+import { cut, examine } from "./lines.js";
 
 export const LEAST = 0.05; // of the likeliest other word, below which no other one is offered
 const DWELL = 60; // milliseconds over a word before the server is asked what it belongs to
@@ -106,7 +106,6 @@ export function focusedSentence() {
   const translation = of(sides.target[focused.line]) ?? sides.target.map(of).find(Boolean);
   if (!translation) return null;
   const segment = translation.segments[translation === of(sides.target[focused.line]) ? focused.sentence : 0];
-  const cut = (text, [start, end]) => [...text].slice(start, end).join("");
   const { source, target } = segment ?? translation.segments[0];
   return { text: cut(translation.line, source), translation: cut(translation.text, target), wish: translation.wish };
 }
@@ -129,7 +128,7 @@ function attend(place) {
   onFocus();
 }
 
-// Below the text. said: returns what to say, in the language of the page; without it, what was said last is said again.
+// Says below the text what `said` returns; without it, what was said last, in the language of the page.
 
 let saying = () => "";
 

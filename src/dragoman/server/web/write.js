@@ -9,7 +9,7 @@ const QUIET = 1200; // milliseconds without a key before the rest is read out
 
 let place = { line: 0, sentence: 0 }; // the sentence that had the focus last
 let open = null; // what is being written
-let pressed = false; // a button of the mouse, or a finger
+let pressed = false; // until the click
 
 function begin() {
   const sentence = sentenceAt(place) ?? sentenceAt((place = { line: shown().findIndex((one) => one.translation), sentence: 0 }));
@@ -135,7 +135,7 @@ export function setUpWriting() {
     begin();
   });
   at("#write").addEventListener("click", begin);
-  // What is pressed takes the focus. Were the box left at once, it would move away from under the pointer before its click.
+  // Were the box left when a press takes the focus, what is pressed would move away before its click.
   addEventListener("mousedown", (event) => (pressed = !event.button), true);
   addEventListener("click", (event) => {
     pressed = false;
