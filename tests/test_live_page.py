@@ -251,6 +251,10 @@ def test_what_needs_a_look_is_said_in_words_and_leads_to_its_place(visit):
     ]
     notes.first.locator("button").click()
     assert page.tab.locator("#output .line.flagged .word").first.evaluate("word => word === document.activeElement")
+    page.tab.unroute("**/api/v1/translate")
+    page.tab.route("**/api/v1/translate", lambda route: fulfil(route, echo("c", flags=["loop"])))
+    page.type("c")
+    expect(notes).to_have_text(["It repeats itself. Look"])
 
 
 def test_a_term_of_the_glossary_is_sent_with_the_text_and_kept_only_if_asked_for(visit):
@@ -299,6 +303,30 @@ def test_a_term_of_the_glossary_is_sent_with_the_text_and_kept_only_if_asked_for
     assert page.tab.evaluate("JSON.stringify({...localStorage})") == "{}"
 
 
+def test_a_new_term_takes_only_what_is_selected_and_still_stands(visit):
+    page = visit("#source=en&target=ko")
+    tab = page.tab
+    tab.route(
+        "**/api/v1/translate", lambda route: fulfil(route, *map(echo, json.loads(route.request.post_data)["texts"]))
+    )
+    page.type("one two")
+    page.shows("one two")
+    tab.locator("#glossary summary").click()
+    source, button = tab.locator("#source"), tab.locator("#add-term")
+    source.press("Control+a")
+    tab.locator("#output .word").first.dblclick()
+    expect(button).to_have_text("Always translate “one two” as “one”")
+    tab.get_by_role("button", name="한국어").click()
+    tab.get_by_role("button", name="English").click()
+    expect(button).to_have_text("Always translate “one two” as “one”")  # still selected
+    source.press("Control+a")
+    tab.keyboard.type("three")
+    page.shows("three")
+    expect(button).to_have_text("Add a term")
+    button.click()
+    assert [field.input_value() for field in tab.locator("#terms tbody input").all()] == ["", ""]
+
+
 def test_lines_that_are_no_terms_are_named_with_the_reason_and_the_others_kept(visit):
     page = visit("#source=en&target=ko")
     tab = page.tab
@@ -318,8 +346,9 @@ def test_lines_that_are_no_terms_are_named_with_the_reason_and_the_others_kept(v
     ]
     fields = tab.locator("#terms tbody input")
     assert [field.input_value() for field in fields.all()] == ["dog", "개", "bear", "곰"]
+    tab.locator("#add-term").click()  # an empty row does not stay beside lines that are pasted into it
     tab.evaluate("navigator.clipboard.writeText('cat\\t고양이\\nhound')")
-    fields.first.press("Control+v")  # lines do not become one term
+    fields.last.press("Control+v")  # lines do not become one term
     expect(tab.locator("#terms-faults li")).to_have_text(["Line 2: no tab between the term and its translation"])
     assert [field.input_value() for field in fields.all()] == ["dog", "개", "bear", "곰", "cat", "고양이"]
     tab.evaluate("navigator.clipboard.writeText('hound')")
@@ -495,6 +524,13 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         tab.evaluate(DROP, TEXT)
         item.nth(1).locator("li").first.wait_for()
         assert item.nth(1).locator("li").all_inner_texts() == ["all of it", "Line 7: It repeats itself."]
+        tab.get_by_role("button", name="한국어").click()
+        korean = "저장했습니다. 서버에서는 삭제했습니다"
+        expect(item.nth(0)).to_have_text(f"x<b>.txt  {korean} ")
+        expect(item.nth(1).locator("button")).to_have_text(["저장", "삭제"])
+        expect(item.nth(1).locator("li").nth(1)).to_contain_text("7번째 줄: ")
+        tab.get_by_role("button", name="English").click()
+        expect(item.nth(1).locator("button")).to_have_text(["Save", "Delete"])
         tab.unroute("**/api/v1/documents")
         item.nth(1).get_by_role("button", name="Delete").click()
         # One that takes long, and is cancelled; one that is no document.

@@ -117,6 +117,8 @@ def test_a_word_without_likely_others_is_not_offered_and_says_so(visit):
     output.nth(1).click()
     page.tab.wait_for_timeout(50)
     assert not page.tab.locator("#choices").is_visible()
+    page.tab.get_by_role("button", name="한국어").click()
+    expect(page.tab.locator("#readout")).to_contain_text("다른 단어가 없습니다")  # said again
 
 
 def test_what_is_written_is_kept_and_the_rest_follows(visit, server: Running):
@@ -155,6 +157,54 @@ def test_what_is_written_is_kept_and_the_rest_follows(visit, server: Running):
     tab.unroute("**/api/v1/alternatives")
     tab.keyboard.press("Control+z")
     page.shows(f"{first} {second}")
+
+
+def test_what_was_chosen_stays_with_its_sentence_when_another_joins_its_line(visit, server: Running):
+    page = visit(AT_HOME)
+    tab = page.tab
+    page.type(TEXT)
+    first, second = answered(server, TEXT, OTHER)
+    page.shows(first)
+    tab.locator("#write").click()
+    tab.locator(".along textarea").press_sequentially("말")
+    (best,) = steer(server, "alternatives", text=TEXT, prefix="말", count=1)["words"]
+    until(lambda: tab.wait_for_timeout(20) or "말" + tab.locator(".along .rest").text_content() == best["text"])
+    tab.keyboard.press("Escape")
+    chosen = best["text"]
+    page.shows(chosen)
+    page.type(f"{TEXT} {OTHER}")
+    page.shows(f"{chosen} {second}")
+    page.type(f"{OTHER} {TEXT}")
+    page.shows(f"{second} {chosen}")
+    expect(tab.locator("#output .sentence").nth(1).locator(".fixed")).to_have_count(1)
+    expect(tab.locator("#steps li")).to_have_text(["the model’s own", "wrote “말”"])
+    tab.locator("#undo").click()
+    page.shows(f"{second} {first}")
+    page.type(f"{OTHER} {TEXT} {OTHER}")
+    page.shows(f"{second} {first} {second}")  # what was taken back stays so
+
+
+def test_a_press_on_what_moves_when_the_box_is_left_is_a_click(visit):
+    page = visit(AT_HOME, width=390)
+    tab = page.tab
+    line = " ".join(["word"] * 40)
+    tab.route("**/api/v1/translate", lambda route: fulfil(route, echo(line)))
+    page.type(line)
+    page.shows(line)
+    copy = tab.locator("#copy")
+    tab.locator("#write").click()
+    tab.locator(".along textarea").press_sequentially("word")
+    tab.keyboard.press("Escape")  # from now on there is something to undo, whose place is kept
+    tab.locator("#write").click()
+    tab.locator(".along textarea").press_sequentially(" word")
+    copy.evaluate("button => button.scrollIntoView({ block: 'center' })")
+    below = copy.bounding_box()
+    tab.mouse.click(below["x"] + below["width"] / 2, below["y"] + below["height"] / 2)
+    expect(copy).to_have_text("Copied")
+    expect(tab.locator(".along")).to_have_count(0)
+    expect(tab.locator(".fixed")).to_have_count(2)  # what was written is kept
+    assert tab.evaluate("navigator.clipboard.readText()") == line
+    assert abs(copy.bounding_box()["y"] - below["y"]) > below["height"]  # the control: it has moved
 
 
 def test_the_sentence_without_a_word_is_translated_beside_what_each_word_loses(visit, server: Running):

@@ -91,7 +91,7 @@ export function saveButtons(root, figure) {
     JSON: () => download(`${name()}.json`, "application/json", JSON.stringify(json(), null, 1)),
     HTML: () => download(`${name()}.html`, "text/html", figurePage(figure)),
   };
-  const button = ([format, onclick]) => make("button", { type: "button", onclick }, `${t("save")} ${format}`);
+  const button = ([format, onclick]) => make("button", { type: "button", onclick }, t("save", format));
   root.replaceChildren(...Object.entries(formats).map(button));
 }
 

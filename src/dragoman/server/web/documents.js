@@ -38,8 +38,10 @@ export function setUpDocuments(known, wish) {
   });
 }
 
-export function drawFormats() {
+// What depends on the language of the page.
+export function drawDocuments() {
   at("#formats").textContent = t("formats", formats.join(" "));
+  for (const item of at("#document-list").children) item.draw();
 }
 
 // What needs a look, with the lines of the document.
@@ -51,16 +53,24 @@ function drawFaults(list, faults) {
 
 async function translateFile(file) {
   const name = make("b", { dir: "auto" }, file.name);
-  const state = make("span", { role: "status" }, t("document.sending"));
+  const state = make("span", { role: "status" });
   const bar = make("progress", { "aria-label": file.name });
   const buttons = make("span", {});
   const faults = make("ul", { class: "warning" });
   const item = make("li", {}, name, " ", bar, " ", state, " ", buttons, faults);
+  let found = {};
+  let saying;
+  item.draw = (said = saying) => {
+    saying = said;
+    state.textContent = said();
+    drawFaults(faults, found.faults ?? []);
+  };
+  item.draw(() => t("document.sending"));
   at("#document-list").append(item);
   const stop = new AbortController();
   let identity = "";
   const path = () => `api/v1/documents/${encodeURIComponent(identity)}`;
-  const button = (text, onclick) => make("button", { type: "button", onclick }, text);
+  const button = (key, onclick) => make("button", { type: "button", onclick, "data-t": key }, t(key));
   const forget = () => identity && fetchFrom(path(), { method: "DELETE" }).catch(() => {});
   const leave = () => {
     stop.abort();
@@ -68,41 +78,41 @@ async function translateFile(file) {
     item.remove();
     at("#document").focus();
   };
-  buttons.append(button(t("cancel"), leave));
+  buttons.append(button("cancel", leave));
   try {
     const form = new FormData();
     const { glossary, ...languages } = wishOf();
     for (const [field, value] of Object.entries(languages)) form.append(field, value);
     for (const line of glossary ?? []) form.append("glossary", line);
     form.append("file", file);
-    let found = await ask("api/v1/documents", { body: form, signal: stop.signal });
+    found = await ask("api/v1/documents", { body: form, signal: stop.signal });
     identity = found.id;
     while (found.status !== "done") {
       if (found.error) throw new Trouble("refused", found.error);
       Object.assign(bar, { max: found.texts || 1, value: found.translated });
-      state.textContent = t("document.progress", found.translated, found.texts);
+      item.draw(() => t("document.progress", found.translated, found.texts));
       await new Promise((resolve) => setTimeout(resolve, PAUSE));
       if (stop.signal.aborted) return;
       found = await ask(path(), { method: "GET", signal: stop.signal });
     }
     bar.remove();
-    state.textContent = t("document.done", found.texts);
-    drawFaults(faults, found.faults);
+    item.draw(() => t("document.done", found.texts));
     const save = async () => {
       const content = await (await fetchFrom(`${path()}/content`, { method: "GET" })).blob();
       const url = URL.createObjectURL(content);
       make("a", { href: url, download: found.name }).click();
       setTimeout(() => URL.revokeObjectURL(url), 10000);
       forget();
-      state.textContent = t("document.saved");
+      item.draw(() => t("document.saved"));
       buttons.replaceChildren();
     };
-    buttons.replaceChildren(button(t("document.save"), save), " ", button(t("document.delete"), leave));
+    buttons.replaceChildren(button("document.save", save), " ", button("document.delete", leave));
   } catch (error) {
     if (error.name === "AbortError") return;
     bar.remove();
-    state.textContent = { offline: t("offline"), busy: t("busy"), key: t("key-needed"), failed: t("failed") }[error.kind] ?? error.message;
+    const known = { offline: "offline", busy: "busy", key: "key-needed", failed: "failed" }[error.kind];
+    item.draw(() => (known ? t(known) : error.message));
     item.classList.add("warning");
-    buttons.replaceChildren(button(t("document.remove"), leave));
+    buttons.replaceChildren(button("document.remove", leave));
   }
 }

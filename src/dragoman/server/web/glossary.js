@@ -3,6 +3,7 @@
 
 import { at, language, make, t } from "./elements.js";
 import { download } from "./files.js";
+import { translated } from "./paper.js";
 
 const RULES = ["match", "exact", "any"];
 const KEPT = "glossary";
@@ -46,6 +47,7 @@ export function setUpGlossary(whenChanged) {
 }
 
 export function drawGlossary(source, target, possible) {
+  drawAddition();
   const name = [source, target, possible, language].join();
   if (name === drawnFor) return;
   drawnFor = name;
@@ -122,13 +124,13 @@ function put(row) {
 }
 
 function addTerm() {
-  put([selected.source, selected.target, "match"]);
-  const whole = selected.source && selected.target;
+  const { source, target } = standing();
+  put([source, target, "match"]);
   Object.assign(selected, { source: "", target: "" });
   redraw();
   drawAddition();
   const inputs = at("#terms tbody").lastChild.querySelectorAll("input");
-  if (!whole) inputs[inputs[0].value ? 1 : 0].focus();
+  if (!source || !target) inputs[inputs[0].value ? 1 : 0].focus();
 }
 
 async function openTerms(event) {
@@ -162,6 +164,7 @@ function takeLines(text) {
     put([source, targets, rule || "match"]);
     return "";
   });
+  if (first.size) terms[pairName] = rows().filter(([source, targets]) => source.trim() || targets.trim());
   const said = faults.map((fault, index) => fault && make("li", {}, `${t("line", index + 1)}: ${fault}`)).filter(Boolean);
   const shown = said.slice(0, MOST_FAULTS);
   if (said.length > shown.length) shown.push(make("li", {}, t("document.more", said.length - shown.length)));
@@ -184,17 +187,23 @@ function noteSelection() {
   let [side, text] = ["", ""];
   if (document.activeElement === source) {
     [side, text] = ["source", source.value.slice(source.selectionStart, source.selectionEnd)];
-  } else if (!selection.isCollapsed && at("#output").contains(selection.anchorNode)) {
+  } else if (at("#output").contains(selection.anchorNode)) {
     [side, text] = ["target", selection.toString()];
   }
   text = text.trim();
-  if (!side || !text || text.length > 200 || /[\n\t]/.test(text)) return;
-  selected[side] = text;
+  if (!side) return;
+  selected[side] = text.length > LONGEST || /[\n\t]/.test(text) ? "" : text;
   drawAddition();
+}
+
+// What was selected, where it still stands.
+function standing() {
+  const { source, target } = selected;
+  return { source: at("#source").value.includes(source) ? source : "", target: translated().includes(target) ? target : "" };
 }
 
 // The button names the words that were selected.
 function drawAddition() {
-  const { source, target } = selected;
+  const { source, target } = standing();
   at("#add-term").textContent = source && target ? t("term-always", source, target) : t("term-add");
 }

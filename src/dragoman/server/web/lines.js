@@ -41,6 +41,9 @@ export async function translateLines(lines, wish, mostTexts, signal, arrived) {
   }
 }
 
+// A part of a text, as the server counts letters.
+export const cut = (text, [start, end]) => [...text].slice(start, end).join("");
+
 const NOTHING = { alignment: [], words: [], others: [] };
 
 // What the model says of the words of a translation: `alignment`, `words` and `others`. Asked for when somebody looks.
@@ -64,7 +67,6 @@ async function examineLine({ line, wish }, { alignment, word_scores }) {
 
 // Of a translation that the server has not found: sentence by sentence, and put together.
 async function examineSentences({ line, text, segments, wish: { source, target } }) {
-  const cut = (whole, [start, end]) => [...whole].slice(start, end).join("");
   const texts = segments.map((segment) => cut(line, segment.source));
   const translations = segments.map((segment) => cut(text, segment.target));
   const found = await ask("api/v1/words", { body: { texts, translations, source, target } });

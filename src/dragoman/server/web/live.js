@@ -2,7 +2,7 @@
 
 import { ask, Trouble } from "./api.js";
 import { drawCode } from "./code.js";
-import { drawFormats, setUpDocuments } from "./documents.js";
+import { drawDocuments, setUpDocuments } from "./documents.js";
 import { at, fixed, language, make, speak, t, table } from "./elements.js";
 import { download } from "./files.js";
 import { drawGlossary, glossaryLines, setUpGlossary } from "./glossary.js";
@@ -10,9 +10,9 @@ import { drawInside, lookInside, setUpInside } from "./inside.js";
 import * as languages from "./languages.js";
 import { find, translateLines } from "./lines.js";
 import { drawNotes } from "./notes.js";
-import { drawSource, drawTarget, percent, setUpPaper, showProbabilities, shown, translated } from "./paper.js";
+import { drawSource, drawTarget, percent, say, setUpPaper, showProbabilities, shown, translated } from "./paper.js";
 import { setUpSettings } from "./settings.js";
-import { drawSteps, setUpSteering } from "./steering.js";
+import { carryOver, drawSteps, setUpSteering } from "./steering.js";
 import { clearTrouble, showTrouble } from "./trouble.js";
 import { drawWithout, setUpWithout } from "./without.js";
 import { drawWriting, setUpWriting } from "./write.js";
@@ -70,14 +70,17 @@ async function translateNow() {
 // Shows what is translated so far.
 function settle(lines, wish) {
   last = wish && { lines, wish };
+  const before = shown();
   const found = lines.map((line) => wish && find(line, wish));
-  drawSource(linesOf(source.value), linesOf(source.value).map((line) => wish && find(line, wish)));
+  const typed = linesOf(source.value);
+  drawSource(typed, typed.map((line) => wish && find(line, wish)));
   drawTarget(lines, found, languages.pair());
   if (!wish) languages.forget();
   at("#output").lang = languages.target();
   source.lang = at("#mirror").lang = languages.source() ?? "";
   drawState();
   drawSteering();
+  carryOver(before);
 }
 
 function finish(lines, wish) {
@@ -219,7 +222,8 @@ async function sendSuggestion(event) {
   const body = { q: lines.join("\n"), s: at("#better").value, source: wish.source, target: wish.target };
   try {
     await ask("suggest", { body });
-    at("#announcement").textContent = at("#readout").textContent = t("suggestion.thanks");
+    say(() => t("suggestion.thanks"));
+    at("#announcement").textContent = t("suggestion.thanks");
     closeSuggestion();
   } catch (error) {
     showTrouble(error, () => sendSuggestion(event));
@@ -236,7 +240,8 @@ function speakIn(chosen) {
   for (const element of document.querySelectorAll("button[data-label]")) element.title = t(element.dataset.label);
   at("#write").title = t("write.help");
   drawKeys();
-  drawFormats();
+  drawDocuments();
+  say();
   if (limits.pairs) languages.draw();
   drawState();
   drawSteering();

@@ -30,11 +30,12 @@ export function drawNotes(lines, alreadyIn) {
   lines.forEach(({ translation }, line) => {
     for (const flag of translation?.flags ?? []) {
       count += 1;
-      const where = translations.length > 1 ? t("line", line + 1) : t("look");
-      const button = make("button", { type: "button", onclick: () => goToWord(line, 0) }, where);
+      const place = translations.length > 1 && t("line", line + 1);
+      const button = make("button", { type: "button", onclick: () => goToWord(line, 0) }, place || t("look"));
+      const said = place ? [button, " ", inWords(flag)] : [inWords(flag), " ", button];
       const term = flag.startsWith("no ") && flag.slice(3);
       const mend = term ? [" ", make("button", { type: "button", onclick: () => goToTerm(term) }, t("glossary"))] : [];
-      notes.push(make("li", { class: "warning" }, button, " ", inWords(flag), ...mend));
+      notes.push(make("li", { class: "warning" }, ...said, ...mend));
     }
   });
   lines.forEach(({ translation }, line) => {

@@ -1,7 +1,7 @@
 // The text and its translation, line by line: sentences and words that belong together are shaded together.
 
 import { at, language, make, t } from "./elements.js";
-import { examine } from "./lines.js";
+import { cut, examine } from "./lines.js";
 
 export const LEAST = 0.05; // of the likeliest other word, below which no other one is offered
 const DWELL = 60; // milliseconds over a word before the server is asked what it belongs to
@@ -106,7 +106,6 @@ export function focusedSentence() {
   const translation = of(sides.target[focused.line]) ?? sides.target.map(of).find(Boolean);
   if (!translation) return null;
   const segment = translation.segments[translation === of(sides.target[focused.line]) ? focused.sentence : 0];
-  const cut = (text, [start, end]) => [...text].slice(start, end).join("");
   const { source, target } = segment ?? translation.segments[0];
   return { text: cut(translation.line, source), translation: cut(translation.text, target), wish: translation.wish };
 }
@@ -127,6 +126,15 @@ function attend(place) {
   if (!place || place === focused) return;
   focused = place;
   onFocus();
+}
+
+// Says below the text what `said` returns; without it, what was said last, in the language of the page.
+
+let saying = () => "";
+
+export function say(said = saying) {
+  saying = said;
+  at("#readout").textContent = said();
 }
 
 // Shading.
@@ -154,7 +162,7 @@ function leave() {
 
 function release() {
   leave();
-  at("#readout").textContent = "";
+  say(() => "");
 }
 
 let dwelling = 0;
@@ -170,7 +178,7 @@ function look(place) {
   clear();
   shade(here.sentences[place.sentence], "looked");
   shade(there.sentences[place.sentence], "looked");
-  at("#readout").textContent = "";
+  say(() => "");
   clearTimeout(dwelling);
   if (place.word !== null) dwelling = setTimeout(lookCloser, DWELL, place, here, there);
 }
@@ -186,8 +194,8 @@ async function lookCloser(place, here, there) {
   for (const word of linked) shade(word, "linked");
   const words = linked.filter(Boolean).map((word) => word.firstChild.textContent);
   const label = here.words[place.word].firstChild.textContent;
-  const said = words.length ? t(`linked.${place.side}`, label, words.join(" ")) : t("linked.none", label);
-  at("#readout").textContent = `${pair?.alignment ? said : ""} ${own ? inOtherWords(others[place.word]) : ""}`.trim();
+  const inLinks = () => (words.length ? t(`linked.${place.side}`, label, words.join(" ")) : t("linked.none", label));
+  say(() => `${pair?.alignment ? inLinks() : ""} ${own ? inOtherWords(others[place.word]) : ""}`.trim());
   if (document.activeElement === here.words[place.word]) at("#announcement").textContent = at("#readout").textContent;
 }
 
@@ -213,7 +221,7 @@ export function unmarkChoice(word) {
   word.classList.remove("choice");
   word.removeAttribute("role");
   word.removeAttribute("aria-haspopup");
-  at("#readout").textContent = t("choices.unlikely", percent(LEAST));
+  say(() => inOtherWords(0));
 }
 
 // attended: called when another word or sentence gets the focus.

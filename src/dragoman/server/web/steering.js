@@ -2,12 +2,12 @@
 
 import { ask } from "./api.js";
 import { at, make, t } from "./elements.js";
-import { examine, find, steer } from "./lines.js";
+import { cut, examine, find, nameOf, steer } from "./lines.js";
 import { goToWord, LEAST, percent, shown, unmarkChoice } from "./paper.js";
 
 let redraw = () => {};
 let pairNow = () => null;
-let steps = []; // each with its `place`, the translation of the line `before` and `after`, and what to call it
+let steps = []; // `place`, its sentence, what was `chosen`, the line's translation `before` and `after`, and what to call it
 let controller = new AbortController();
 
 const lettersOf = (text) => [...text]; // as the server counts them
@@ -18,18 +18,17 @@ export function sentenceAt(place) {
   const { translation } = shown()[place.line] ?? {};
   const segment = translation?.segments?.[place.sentence];
   if (!segment) return null;
-  const cut = (text, [start, end]) => lettersOf(text).slice(start, end).join("");
-  const target = cut(translation.text, segment.target);
-  return { translation, source: cut(translation.line, segment.source), target, fixed: translation.fixed?.[place.sentence] ?? 0 };
+  const [source, target] = [cut(translation.line, segment.source), cut(translation.text, segment.target)];
+  return { translation, source, target, fixed: translation.fixed?.[place.sentence] ?? 0 };
 }
 
 // Puts another sentence in the place of one. kept: how many of its letters were chosen or written.
-export function replaceSentence(place, { text, kept, flags, terms_met, terms_missed }, called) {
-  const { translation } = sentenceAt(place);
+export function replaceSentence(place, chosen, called) {
+  const { text, kept } = chosen;
+  const { translation, source: sentence } = sentenceAt(place);
   const alone = translation.segments.length === 1;
-  const joined = (before, after = []) => (alone ? after : [...new Set([...before, ...after])]);
+  const joined = (name) => [...new Set([...(alone ? [] : translation[name]), ...(chosen[name] ?? [])])];
   const [start, end] = translation.segments[place.sentence].target;
-  const letters = lettersOf(translation.text);
   const added = lettersOf(text).length - (end - start);
   const moved = ({ source, target }, number) => {
     const first = number > place.sentence ? target[0] + added : target[0];
@@ -37,18 +36,31 @@ export function replaceSentence(place, { text, kept, flags, terms_met, terms_mis
   };
   const after = {
     ...translation,
-    text: letters.slice(0, start).join("") + text + letters.slice(end).join(""),
+    text: cut(translation.text, [0, start]) + text + cut(translation.text, [end]),
     segments: translation.segments.map(moved),
-    flags: joined(translation.flags, flags),
-    terms_met: joined(translation.terms_met, terms_met),
-    terms_missed: joined(translation.terms_missed, terms_missed),
+    flags: joined("flags"),
+    terms_met: joined("terms_met"),
+    terms_missed: joined("terms_missed"),
     fixed: { ...translation.fixed, [place.sentence]: kept },
     examined: undefined,
     steered: true,
   };
   steer(after, after);
-  steps.push({ place, before: translation, after, called });
+  steps.push({ place, sentence, chosen, before: translation, after, called });
   redraw();
+}
+
+// Takes along what was chosen of a sentence that stands in a changed line, too. before: what was shown.
+export function carryOver(before) {
+  shown().forEach(({ translation }, line) => {
+    const old = before[line]?.translation;
+    if (!old?.steered || !translation || translation.steered || old.line === translation.line) return;
+    const name = nameOf(old.line, translation.wish);
+    for (const one of steps.filter(({ after }) => nameOf(after.line, after.wish) === name)) {
+      const number = translation.segments.findIndex((_, sentence) => sentenceAt({ line, sentence }).source === one.sentence);
+      if (number >= 0) replaceSentence({ line, sentence: number }, one.chosen, one.called);
+    }
+  });
 }
 
 // The steps that belong to what is shown.

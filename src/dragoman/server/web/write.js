@@ -2,13 +2,14 @@
 
 import { ask } from "./api.js";
 import { at, make, t } from "./elements.js";
-import { goToWord, shown } from "./paper.js";
+import { goToWord, say, shown } from "./paper.js";
 import { replaceSentence, sentenceAt } from "./steering.js";
 
 const QUIET = 1200; // milliseconds without a key before the rest is read out
 
 let place = { line: 0, sentence: 0 }; // the sentence that had the focus last
 let open = null; // what is being written
+let pressed = false; // until the click
 
 function begin() {
   const sentence = sentenceAt(place) ?? sentenceAt((place = { line: shown().findIndex((one) => one.translation), sentence: 0 }));
@@ -34,7 +35,7 @@ function begin() {
   box.addEventListener("input", (event) => !event.isComposing && follow());
   box.addEventListener("compositionend", follow);
   box.addEventListener("keydown", press);
-  box.addEventListener("blur", leave);
+  box.addEventListener("blur", () => pressed || leave());
   box.focus();
   box.setSelectionRange(box.value.length, box.value.length);
 }
@@ -68,7 +69,7 @@ async function follow() {
     open.text = open.known?.text.startsWith(before.normalize()) ? before + open.known.text.slice(before.normalize().length) : before;
     draw();
   } catch (error) {
-    if (error.name !== "AbortError" && open?.box === box) at("#readout").textContent = error.message || t(error.kind);
+    if (error.name !== "AbortError" && open?.box === box) say(() => error.message || t(error.kind));
   }
 }
 
@@ -134,4 +135,10 @@ export function setUpWriting() {
     begin();
   });
   at("#write").addEventListener("click", begin);
+  // Were the box left when a press takes the focus, what is pressed would move away before its click.
+  addEventListener("mousedown", (event) => (pressed = !event.button), true);
+  addEventListener("click", (event) => {
+    pressed = false;
+    if (open && !open.editor.contains(document.activeElement)) leave();
+  }, true);
 }
