@@ -399,9 +399,9 @@ def test_terms_that_are_met_and_missed_are_told_apart(visit, models: Models):
         page.tab.locator("#open-terms").set_input_files(terms)
         page.type(TEXT)
         page.shows(TEXT)
-        missed = "Look The term “cats” is not translated as the glossary says. Glossary"
+        missed = "The term “cats” is not translated as the glossary says. Look Glossary"
         expect(page.tab.locator("#notes li")).to_have_text(
-            ["Look It looks like a copy of the text.", missed, "Terms used: dog → dog"]
+            ["It looks like a copy of the text. Look", missed, "Terms used: dog → dog"]
         )
         assert page.tab.locator("#output .line.flagged").count() == 1
         page.tab.locator("#glossary summary").click()  # which opens again
