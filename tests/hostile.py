@@ -251,7 +251,8 @@ HOSTILE = [
     Hostile("Parquet cut off", {"a.parquet": parquet(CLEAN)[:-100]}, "unreadable",
             "a.parquet: not a readable Parquet file"),
     Hostile("Parquet of numbers", {"a.parquet": parquet([(1, 2)], pa.int64())}, "unreadable", "not text"),  # type: ignore[list-item]
-    Hostile("Parquet columns", {"a.parquet": parquet(CLEAN)}, "unreadable", "no column 'en'", ("columns=en,ko",)),
+    Hostile("Parquet columns", {"a.parquet": parquet(CLEAN)}, "unreadable", "a.parquet: no column 'en'",
+            ("columns=en,ko",)),
     Hostile("Parquet null", {"a.parquet": parquet(changed(target=None))}, "empty", changed(target="")),  # type: ignore[arg-type]
     Hostile("Parquet not UTF-8", {"a.parquet": parquet([(b"a", b"b"), (b"\xff", b"b")], pa.binary())}, "utf-8",  # type: ignore[list-item]
             "a.parquet:2: not UTF-8"),

@@ -349,11 +349,17 @@ def test_a_cue_without_its_times_is_named():
     """The control is the number of a cue, and a number in its text."""
     good = "1\n00:00:01,000 --> 00:00:02,000\nOne.\n\n2\n00:00:03,000 --> 00:00:04,000\n5\napples\n"
     assert not read_document(good.encode(), ".srt").skipped
-    bad = "1\n00:00:01,000 -> 00:00:02,000\nOne.\n\n" + good + "\n3\nnot a time\nTwo.\n"
-    assert read_document(bad.encode(), ".srt").skipped == [
+    before, after = (
+        "1\n00:00:01,000 -> 00:00:02,000\nOne.\n\n",
+        "\n3\nnot a time\nTwo.\n\n4\n00:x --> 00:05,000\nThree.\n",
+    )
+    document = read_document((before + good + after).encode(), ".srt")
+    assert document.skipped == [
         (2, "not a time: '00:00:01,000 -> 00:00:02,000'; left as it is"),
         (15, "not a time: 'not a time'; read as text"),
+        (19, "not a time: '00:x --> 00:05,000'; left as it is"),
     ]
+    assert document.texts[-2:] == ["3 not a time Two.", "Three."]
 
 
 @pytest.mark.parametrize(

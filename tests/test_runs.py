@@ -187,7 +187,11 @@ def test_a_run_goes_on_while_it_writes_and_says_how_long_it_may_take(folder: Pat
     assert (standing.state, standing.step, standing.steps, standing.seconds_left) == ("running", 100, 400, 30.0)
     assert (standing.best, standing.metric) == (None, "loss")
     os.utime(run / "metrics.jsonl", (0, 0))
+    assert RunFolders(folder).standing(run).state == "silent"
+    (run / "train.log").write_text("epoch 1, step 100\nstopped at step 100; the same command resumes the run\n")
     assert RunFolders(folder).standing(run).state == "stopped"
+    (run / "train.log").write_text("stopped at step 100; the same command resumes the run\nresumed at step 100\n")
+    assert RunFolders(folder).standing(run).state == "running"
     shutil.rmtree(run)
     # The limits: steps, epochs, minutes; the first that is reached ends the run.
     progress = TrainingProgress(step=250, epoch=2, batch=50)  # 100 batches an epoch

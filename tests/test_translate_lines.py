@@ -110,18 +110,32 @@ def test_lines_as_deep_as_they_may_be_are_written_again(levels: int):
         (b"", "not JSON"),
         (b'{"body": "a", "x": NaN}', "not JSON"),
         (b'{"body": "a", "x": 1e400}', "not JSON"),
-        (b"[1]", "no field 'body'"),
-        (b'{"text": "a"}', "no field 'body'"),
+        (b"[1]", "not a JSON object"),
+        (b"{}", "no field 'body'"),
+        (b'{"n": 1, "text": "a", "doc": {"x": "b"}}', "no field 'body'; --text-key names one with a text: text, doc.x"),
         (b'{"body": 3}', "the field 'body' is not a string"),
         (b"[" * 100_000, "not JSON"),
     ],
-    ids=["cut off", "empty", "no number", "no finite number", "a list", "another key", "a number", "deep"],
+    ids=["cut off", "empty", "no number", "no finite number", "a list", "no key", "other keys", "a number", "deep"],
 )
 def test_a_line_that_is_not_a_record_gets_an_error_in_its_position(data: bytes, error: str):
     good = b'{"body": "The dog"}'
     lines = parse(b"\n".join([good, data, good]) + b"\n", "jsonl", "body")
     assert [line.error for line in lines] == ["", error, ""]
     assert json.loads(output(lines[1], Translation("", 0.0), "jsonl", "body")) == {"line": 2, "error": error}
+
+
+def test_a_text_in_an_object_of_the_object_is_named_with_dots():
+    record = {"doc": {"text": "The dog", "n": 1}, "id": 7}
+    (line,) = parse(json.dumps(record).encode() + b"\n", "jsonl", "doc.text")
+    assert (line.text, line.fields) == ("The dog", record)
+    # The object that it lies in may have the name of a field of the output; a name with a dot goes before the objects.
+    record = {"translation": {"en": "The dog"}, "id": 7}
+    (line,) = parse(json.dumps(record).encode() + b"\n", "jsonl", "translation.en")
+    written = json.loads(output(line, Translation("Der Hund", 0.0), "jsonl", "translation.en"))
+    assert (written["translation"], written["translation.en"], written["id"]) == ("Der Hund", "The dog", 7)
+    (line,) = parse(b'{"a.b": "flat", "a": {"b": "nested"}}\n', "jsonl", "a.b")
+    assert line.text == "flat"
 
 
 def test_all_translations_are_written_as_moses_writes_them():

@@ -125,8 +125,8 @@ def refuse_unknown_flag(command: str, arguments: Sequence[str], shown: str) -> N
 def nearest(flag: str, flags: Collection[str]) -> str | None:
     """Return the flag that `flag` stands for in other toolkits, or that ends with its words, or the one most like it.
 
-    All with or without the section of a setting. Where no flag is like it, it may be a misspelt one of other toolkits;
-    None where it is not.
+    All with or without the section of a setting. It may also be a misspelt one of other toolkits. None where nothing is
+    like it.
     """
     words = flag.lstrip("-").replace("_", "-")
     if meant := [known for known in HABITS.get(words.rpartition(".")[2], ()) if known in flags]:
@@ -138,7 +138,8 @@ def nearest(flag: str, flags: Collection[str]) -> str | None:
     for known in sorted(flags, key=len):
         by_name[known.rpartition(".")[2].lstrip("-")].append(known)
     name = words.rpartition(".")[2]
-    if near := difflib.get_close_matches(name, by_name, n=1):
+    if not (near := difflib.get_close_matches(name, [*by_name, *(HABITS.keys() - {name})], n=1)):
+        return None
+    if near[0] in by_name:
         return difflib.get_close_matches(flag, by_name[near[0]], n=1, cutoff=0)[0]
-    habit = difflib.get_close_matches(name, HABITS, n=1)
-    return nearest(habit[0], flags) if habit and habit[0] != name else None
+    return next((known for known in HABITS[near[0]] if known in flags), None)

@@ -42,12 +42,11 @@ def look_up(record: Any, column: str) -> str:
     """
     if not isinstance(record, dict):
         raise ValueError("not a JSON object with a source and a target")
-    value = record
-    for key in [column] if column in record else column.split("."):
-        if not isinstance(value, dict) or key not in value:
-            columns = suggest_columns(text_keys(record), "en,de")
-            raise ValueError(f"no '{column}' (name the keys of source and target, such as columns={columns})")
-        value = value[key]
+    try:
+        value = value_at(record, column)
+    except KeyError:
+        columns = suggest_columns(text_keys(record), "en,de")
+        raise ValueError(f"no '{column}' (name the keys of source and target, such as columns={columns})") from None
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -56,6 +55,20 @@ def look_up(record: Any, column: str) -> str:
         value.encode()  # JSON can write half of a character: "\ud800"
     except UnicodeEncodeError:
         raise ValueError(f"'{column}' contains a lone surrogate") from None
+    return value
+
+
+def value_at(record: dict[str, Any], key: str) -> Any:
+    """Return the value in a parsed record under a key such as 'translation.en'.
+
+    Where the record does not have the key, its parts between dots are the keys of nested objects. Raise KeyError where
+    there is nothing.
+    """
+    value: Any = record
+    for part in [key] if key in record else key.split("."):
+        if not isinstance(value, dict):
+            raise KeyError(key)
+        value = value[part]
     return value
 
 

@@ -29,7 +29,7 @@ def read_parquet(path: str, columns: tuple[str, str] | None, on_problem: OnProbl
             # Mapped, because from a file pyarrow reads a page into memory of the size that a damaged header names.
             content = pyarrow.BufferReader(pyarrow.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
             max_size = SPARE + RATIO * Path(path).stat().st_size
-            check_columns(ParquetFile(content), names, max_size)
+            check_columns(path, ParquetFile(content), names, max_size)
             # As dictionaries, a text that stands in a million rows is in memory once.
             table = ParquetFile(content, read_dictionary=names, pre_buffer=False)
             number = size = 0
@@ -52,17 +52,18 @@ def read_parquet(path: str, columns: tuple[str, str] | None, on_problem: OnProbl
         raise DragomanError(f"{display_path(path)}: not a readable Parquet file: {reason}") from None
 
 
-def check_columns(table: ParquetFile, columns: list[str], max_size: int) -> None:
-    """Raise ValueError where a column is missing or is not text, or a row group has more than `max_size` bytes."""
+def check_columns(path: str, table: ParquetFile, columns: list[str], max_size: int) -> None:
+    """Raise DragomanError where a column is missing or no text, ValueError where a row group has > `max_size` bytes."""
     schema = table.schema
     kinds = {schema.column(i).path: schema.column(i).physical_type for i in range(len(schema))}
     texts = [column for column, kind in kinds.items() if kind == "BYTE_ARRAY"]
     for column in columns:
         if column not in kinds:
             example = suggest_columns(texts, "en,de")
-            raise ValueError(f"no column '{column}'; name those of source and target, such as columns={example}")
+            way = f"name those of source and target, such as columns={example}"
+            raise DragomanError(f"{display_path(path)}: no column '{column}'; {way}")
         if kinds[column] != "BYTE_ARRAY":
-            raise ValueError(f"column '{column}' is {kinds[column]}, not text")
+            raise DragomanError(f"{display_path(path)}: column '{column}' is {kinds[column]}, not text")
     # Not column by column: pyarrow ends the process over some damaged statistics that it would raise for when reading.
     groups = (table.metadata.row_group(group) for group in range(table.metadata.num_row_groups))
     if any(group.total_byte_size > max_size for group in groups):

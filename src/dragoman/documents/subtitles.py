@@ -23,7 +23,8 @@ from dragoman.documents.inline import (
 
 LINE = re.compile(r"([^\r\n]*)(\r\n?|\n|\Z)")
 TIME = r"(?:\d+:)?\d+:\d+(?:[.,]\d+)?"
-TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}(?:\s|\Z)")
+ARROW = "-->"  # between the times of a cue
+TIMES = re.compile(rf"\s*{TIME}\s*{ARROW}\s*{TIME}(?:\s|\Z)")
 HEADER = re.compile(r"\ufeff?WEBVTT(?:\s|\Z)")  # a file with nothing else is WebVTT, too
 NUMBER = re.compile(r"\s*\d+\s*")
 DIALOGUE = re.compile(r"\s*(?:<[^<>]*>\s*)*[-–—]")  # another speaker begins
@@ -70,7 +71,8 @@ def without_times(lines: Sequence[re.Match[str]]) -> Iterator[Skipped]:
         begins = before is None or not before[1].strip()
         text = following[1].strip()
         if begins and text and NUMBER.fullmatch(line[1]) and not TIMES.match(text):
-            yield Skipped(number + 1, f"not a time: {text[:40]!r}; {'left as it is' if left else 'read as text'}")
+            kept = left or ARROW in text
+            yield Skipped(number + 1, f"not a time: {text[:40]!r}; {'left as it is' if kept else 'read as text'}")
 
 
 def cues(lines: Sequence[re.Match[str]], vtt: bool) -> Iterator[list[re.Match[str]]]:
@@ -90,10 +92,15 @@ def cues(lines: Sequence[re.Match[str]], vtt: bool) -> Iterator[list[re.Match[st
         # Before the times of a cue is its number; in SubRip, an empty line may be missing between two cues.
         ends = [at - bool(at and NUMBER.fullmatch(block[at - 1][1])) for at in times]
         if after_cue and not vtt:
-            yield block[: ends[0] if ends else None]
+            yield block[2 * begins_cue(block) : ends[0] if ends else None]
         for at, end in zip(times, [*ends, len(block)][1:], strict=True):
             after_cue = True
             yield block[at + 1 : end]
+
+
+def begins_cue(block: Sequence[re.Match[str]]) -> bool:
+    """Return whether lines begin with the number of a cue and what were to be its times; these may be damaged."""
+    return len(block) > 1 and NUMBER.fullmatch(block[0][1]) is not None and ARROW in block[1][1]
 
 
 def passages(original: str, cue: Sequence[re.Match[str]], vtt: bool) -> Iterator[Passage]:
@@ -164,7 +171,7 @@ def renderer(source: str, inlines: Sequence[Inline], vtt: bool) -> Callable[[Seq
     ends = [line[2] for line in LINE.finditer(source) if line[2]]
 
     def render(translations: Sequence[str]) -> Content:
-        words, is_complete = split_translation(translations[0].replace("-->", "→"), inlines)
+        words, is_complete = split_translation(translations[0].replace(ARROW, "→"), inlines)
         if not is_complete:
             words = [" ".join(word.strip() for word in words if isinstance(word, str)), *inlines]
         parts = [

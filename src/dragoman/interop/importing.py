@@ -5,6 +5,7 @@ Nothing is written before everything was checked, and the new folder is there as
 
 import re
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Literal
 
@@ -76,6 +77,8 @@ def import_model(
     require_folder(out)
     if not source.exists():
         raise DragomanError(f"{source}: no such file or folder")
+    if source.is_file() and not zipfile.is_zipfile(source):
+        raise DragomanError(f"{source}: not a zip file; a model is imported from its whole folder, {source.parent}")
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
         folder = source if source.is_dir() else unpack(source, Path(scratch) / "unpacked")
         if check and not is_hugging_face(folder):

@@ -16,13 +16,14 @@ from dragoman.config import RunConfig, TrainingConfig, read_toml, update
 from dragoman.errors import DragomanError, UsageError
 from dragoman.inspection.plots.training import parse_row
 from dragoman.training.checkpoint import STATE, TrainingProgress, checkpoints, read_progress
+from dragoman.training.journal import STOPPED
 from dragoman.training.limits import share_done, total_steps
 
 MOST_POINTS = 2_000  # of a curve in an answer
 READ = 16 << 20  # bytes of metrics in an answer
 TAIL = 64 << 10  # bytes at the end of the metrics, where the latest step is
 MOST_SAMPLES = 1 << 20  # bytes
-SILENT = 90.0  # seconds without a line in the log, which gets one every 10 s, after which a run counts as stopped
+SILENT = 90.0  # seconds without a line in the log, which gets one every 10 s, after which a run counts as silent
 SAMPLES = re.compile(r"step-(\d{8,10})\.txt")
 # The event and the field of metrics.jsonl for each curve.
 CURVES = {
@@ -59,7 +60,7 @@ class Piece:
 class Standing:
     """How far a run is."""
 
-    state: str  # running, finished or stopped
+    state: str  # running, finished, stopped (so it says), or silent (killed, perhaps)
     step: int
     steps: int | None  # of the whole run; None: unknown
     seconds: float  # of training so far
@@ -112,7 +113,8 @@ class RunFolders:
         written = [file.stat().st_mtime for file in (run / "train.log", run / "metrics.jsonl") if self.holds(file)]
         silent = max(0.0, time.time() - max(written, default=0.0))
         ended = bool(progress.finished) and step <= progress.step
-        state = "finished" if ended else "running" if silent < SILENT else "stopped"
+        stopped = self._last_logged(run).startswith(STOPPED)
+        state = "finished" if ended else "stopped" if stopped else "running" if silent < SILENT else "silent"
         steps, share = forecast(progress, settings, step, seconds)
         best = -progress.best_score if settings.stop_on == "loss" else progress.best_score
         kept = self.checkpoints(run)
@@ -152,6 +154,14 @@ class RunFolders:
                 if (row := parse_row(line)) and "seconds" in row[2]:
                     return row[1], row[2]["seconds"]
         return 0, 0.0
+
+    def _last_logged(self, run: Path) -> str:
+        """Return the last line of a run's log, '' where it has none."""
+        file = run / "train.log"
+        if not self.holds(file):
+            return ""
+        lines = read_lines(file, max(0, file.stat().st_size - TAIL), TAIL)[0]
+        return lines[-1].decode(errors="replace") if lines else ""
 
     def read(self, run: Path, start: int) -> Piece:
         """Return what the metrics of a run say from a byte on; from the first one if they are shorter than that."""

@@ -18,6 +18,7 @@ from dragoman.files import name_errors, open_append, replace_file
 from dragoman.training.memory import peak_memory
 from dragoman.training.tensorboard import TensorBoardWriter
 
+STOPPED = "stopped"  # how the last line in the log of a run begins that was told to stop
 CURVE_EVERY = 50  # steps between two entries in metrics.jsonl
 MOST_SHOWN = 20.0  # nats; for a higher loss, the perplexity of this one is shown
 

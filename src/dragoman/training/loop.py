@@ -18,7 +18,7 @@ from dragoman.model import parameter_count
 from dragoman.training.checkpoint import TrainingProgress, lock_folder
 from dragoman.training.core_watch import CoreWatch
 from dragoman.training.distributed import init_distributed
-from dragoman.training.journal import Journal, StepMetrics
+from dragoman.training.journal import STOPPED, Journal, StepMetrics
 from dragoman.training.learner import StepResult
 from dragoman.training.limits import patience_reason, reason_to_end, share_done, total_steps
 from dragoman.training.optimizer import learning_rate
@@ -103,7 +103,7 @@ class Loop:
             if progress.finished and not self.validation_is_due():
                 break
             if stopping:
-                journal.log(f"stopped at step {progress.step:,}; the same command resumes the run")
+                journal.log(f"{STOPPED} at step {progress.step:,}; the same command resumes the run")
                 raise exit_for(max(run.group.gather(stop.number)))
             stopping = self.train_on_next_batch(stop).stop
         if not progress.step:

@@ -19,6 +19,7 @@ from dragoman.commands.translate import InputFormat, Options, OutputFormat
 from dragoman.commands.translate.report import TranslationReport
 from dragoman.console import LineProgress
 from dragoman.data.corpus import LONGEST_LINE, foreign_beginning, read_blocks
+from dragoman.data.jsonl import text_keys, value_at
 from dragoman.data.tokenizer import SURROGATE
 from dragoman.errors import DragomanError, plural
 from dragoman.files import CODECS, name_errors, open_output
@@ -235,8 +236,9 @@ def decode_lines(source: Iterable[bytes], log: Log) -> Iterator[tuple[int, str |
 def parse_object(number: int, text: str, text_key: str) -> Line:
     """Return the line of a JSON object, with its other fields but for those that the output will have (OUTPUT_FIELDS).
 
-    number: of the line; text: the JSON. The line has an `error` instead of a text if this is not JSON, nested more than
-    MAX_DEPTH deep, not an object, or if it has no string under `text_key`.
+    number: of the line; text: the JSON; text_key: of the string to translate, dotted where that lies in an object of
+    the object. The line has an `error` instead of a text if this is not JSON, nested more than MAX_DEPTH deep, not an
+    object, or if it has no such string. A text in an object that the output does not have stands under `text_key`.
     """
     try:
         fields = json.loads(text, parse_float=parse_finite, parse_constant=parse_finite)
@@ -244,12 +246,20 @@ def parse_object(number: int, text: str, text_key: str) -> Line:
         return Line(number, "", error="not JSON")
     if text.count("[") + text.count("{") > MAX_DEPTH and nesting_depth(fields) > MAX_DEPTH:
         return Line(number, "", error=f"objects and arrays nested more than {MAX_DEPTH} deep")
-    if not isinstance(fields, dict) or text_key not in fields:
-        return Line(number, "", error=f"no field '{text_key}'")
-    if not isinstance(fields[text_key], str):
+    if not isinstance(fields, dict):
+        return Line(number, "", error="not a JSON object")
+    try:
+        text = value_at(fields, text_key)
+    except KeyError:
+        others = ", ".join(text_keys(fields)[:SHOWN])
+        hint = f"; --text-key names one with a text: {others}" if others else ""
+        return Line(number, "", error=f"no field '{text_key}'{hint}")
+    if not isinstance(text, str):
         return Line(number, "", error=f"the field '{text_key}' is not a string")
     kept = {name: value for name, value in fields.items() if name == text_key or name not in OUTPUT_FIELDS}
-    return Line(number, fields[text_key], fields=kept)
+    if text_key.split(".")[0] in fields.keys() - kept.keys():
+        kept[text_key] = text
+    return Line(number, text, fields=kept)
 
 
 def parse_finite(text: str) -> float:
