@@ -57,9 +57,9 @@ FLAGS = {
 --engine --compute-type --device --threads --quiet {SEARCH}
 """,
     "serve": "-m --model --pivot --host --port --engine --compute-type --device --threads --processes --replicas "
-    + "--batches --gather --beam --max-beam --deadline --max-wait --requests --cache --texts --characters --rate "
-    + "--inspect-tokens --api-keys --open --host-name --allow-origin --proxy --state --suggestions --runs --grace "
-    + "--new-key",
+    + "--batches --gather --beam --max-beam --patience --deadline --max-wait --requests --cache --texts "
+    + "--characters --rate --inspect-tokens --api-keys --open --host-name --allow-origin --proxy --state --suggestions "
+    + "--runs --grace --new-key",
     "plot": "--out --against",
     "verify": "--json",
     "average": "--out --last",

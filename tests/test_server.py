@@ -24,12 +24,13 @@ from dragoman.config.languages import parse_pair
 from dragoman.config.serve import ServeConfig
 from dragoman.data.corpus import Pair
 from dragoman.decoding.rows import Late
+from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
 from dragoman.server import app as server_app
 from dragoman.server import protocol
 from dragoman.server.keys import MAX_CALLERS, Key, Rates, add_key, caller_of, digest, find_key, read_keys
 from dragoman.server.languages import find_language, name_of
-from dragoman.server.models import Models, Served, parse_models
+from dragoman.server.models import Models, Served, open_models, parse_models
 from dragoman.server.reading import MAX_BODY, MAX_DEPTH
 from dragoman.server.table import ROUTES
 from dragoman.text.languages import read_languages
@@ -391,6 +392,23 @@ def test_each_answer_is_its_own(server: Running, models: Models, pairs: Sequence
         answers = list(threads.map(lambda text: server.translate(text).json["translatedText"], crowd))
     assert answers == [expected[text] for text in crowd]
     assert server.translate(texts).json["translatedText"] == list(expected.values())
+
+
+@pytest.mark.parametrize("patience", [1.0, None])
+def test_every_search_has_the_patience_of_the_server(trained: Path, monkeypatch: Any, patience: float | None):
+    asked = []
+    search = TorchEngine.search_batch
+
+    def search_batch(self: Any, sources: Any, config: Any, *more: Any, **others: Any) -> Any:
+        asked.append(config.patience)
+        return search(self, sources, config, *more, **others)
+
+    opened = open_models(replace(CONFIG, patience=patience), parse_models([f"en-ko={trained}"], None))
+    monkeypatch.setattr(TorchEngine, "search_batch", search_batch)
+    with running(opened, CONFIG) as server:
+        assert server.translate("The dog").status == 200
+    opened.close(5)
+    assert asked == [patience] * len(asked) != []
 
 
 def test_a_client_that_leaves_is_not_translated_for(gated: tuple[Models, Gate]):

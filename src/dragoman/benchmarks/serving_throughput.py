@@ -1,7 +1,8 @@
 """Measure how many requests a second servers answer: ours, and CTranslate2 called one request at a time.
 
 The peer runs behind gunicorn and calls CTranslate2 as argos-translate does, with the same weights, beam and limit on
-output. It has as many workers and threads as make it the fastest.
+output. It has as many workers and threads as make it the fastest. Its search ends when as many hypotheses are finished
+as it has beams; so does ours with a patience of 1, which therefore takes part as well.
 """
 
 import contextlib
@@ -48,8 +49,9 @@ def throughput(setting: Setting) -> str:
             notes.append("CTranslate2 is left out: pip install 'dragoman[fast,benchmark]' installs it and gunicorn.")
         else:
             for kind in TYPES:
-                flags = ("--engine", "ctranslate2", "--compute-type", kind, *PATIENT)
-                ours[kind] = stack.enter_context(our_server(setting.model, setting.folder / kind, *flags))
+                for name, patience in ((kind, ()), (f"{kind}, patience 1", ("--patience", "1"))):
+                    flags = ("--engine", "ctranslate2", "--compute-type", kind, *PATIENT, *patience)
+                    ours[name] = stack.enter_context(our_server(setting.model, setting.folder / name, *flags))
             peers = open_peers(setting, stack)
             for (kind, clients), (name, _) in peers.items():
                 notes.append(f"One at a time, {kind}, {clients} clients: {name}.")

@@ -226,7 +226,7 @@ def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
         if source.folder not in opened:
             translator = Translator.load(
                 source.folder,
-                SearchConfig(beam=config.beam),
+                SearchConfig(beam=config.beam, patience=config.patience),
                 device=config.device,
                 engine=config.engine,
                 compute_type=config.compute_type,
