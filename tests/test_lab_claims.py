@@ -420,6 +420,9 @@ def comparison_results(name: str) -> list[Claims]:
         "compare-dropout": ((10, 8, 12), (10, 9.5, 10.5)),
         "compare-activations": ((10, 10.5, 10), (10, 12, 10)),
         "compare-embedding-scale": ((10, 8), (10, 9.5)),
+        "compare-shared-projections": ((10, 8, 8), (10, 9.5, 9.5)),
+        "compare-layer-pool": ((8, 10), (10, 10.5)),
+        "compare-embedding-norm": ((8, 10), (10, 10.5)),
     }[name]
 
     def made(bleu: Sequence[float], loss: float, kept: float) -> Claims:

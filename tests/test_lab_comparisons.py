@@ -32,7 +32,7 @@ def variant(name: str, label: str) -> Variant:
 
 
 def differences(one: Any, other: Any) -> set[str]:
-    return {spec.name for spec in fields(one) if getattr(one, spec.name) != getattr(other, spec.name)}
+    return {spec.name for spec in fields(one) if getattr(one, spec.name) != getattr(other, spec.name, None)}
 
 
 # What is compared.
@@ -69,6 +69,9 @@ def test_variants_differ_in_what_is_compared_alone(name: str, label: str):
         "compare-dropout": {"dropout"},
         "compare-activations": {"activation"},
         "compare-embedding-scale": {"scale_embedding"},
+        "compare-shared-projections": {"change"},
+        "compare-layer-pool": {"change"},
+        "compare-embedding-norm": {"change"},
         "compare-recurrence": set(),
     }[name]
     changed = differences(one.model, BASE.model) | differences(one.training, BASE.training)

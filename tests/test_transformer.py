@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.config.presets import PRESETS
-from dragoman.inspection.layers import WeightedLayerPool, layer_outputs
+from dragoman.inspection.layers import layer_outputs
 from dragoman.model import outline, parameter_count
 from dragoman.model.attention import explicit_attention, fused_attention
 from dragoman.model.packing import Packing
@@ -409,16 +409,6 @@ def test_layer_outputs_are_no_longer_collected_afterwards_nor_after_an_error():
         raise RuntimeError
     model(SOURCE, TARGET)
     assert (len(ended.encoder_layers), len(broken.encoder_layers)) == (2, 0)
-
-
-def test_a_pool_is_a_mean_of_the_layers_with_weights_that_learn():
-    outputs, pool = torch.randn(4, 2, 5, 8), WeightedLayerPool(4)
-    assert gap(pool(outputs), outputs.mean(0)) <= 1e-12
-    pool(outputs).square().sum().backward()
-    assert (pool.weights.grad != 0).all()
-    with torch.no_grad():
-        pool.weights.copy_(torch.tensor([0.1, 0.2, 0.3, 0.4]).log() + 1)
-    assert gap(pool(outputs), torch.einsum("l,l...", torch.tensor([0.1, 0.2, 0.3, 0.4]), outputs)) <= 1e-12
 
 
 # Variants from outside, without a change in the model.

@@ -1,6 +1,7 @@
 """All settings: frozen dataclasses whose fields are the flags of the commands; the string below each is its help."""
 
 from dragoman.config.model import (
+    AblationConfig,
     AttentionConfig,
     FeedForwardConfig,
     ModelConfig,
@@ -13,6 +14,7 @@ from dragoman.config.toml import as_dict, model_config, read_toml, to_toml, upda
 from dragoman.config.training import Device, PresetName, RunConfig, TrainingConfig
 
 __all__ = [
+    "AblationConfig",
     "AttentionConfig",
     "ComputeType",
     "Device",

@@ -127,6 +127,25 @@ class TransformerConfig:
 
 
 @dataclass(frozen=True)
+class AblationConfig(TransformerConfig):
+    """A Transformer with a change that neither the paper nor a preset has, to measure what it is worth."""
+
+    change: Literal["query-key", "query-key-value", "layer-pool", "embedding-norm"] = "query-key"
+    "one matrix for queries and keys, or for values too; a mixture of all encoder layers; a norm of the embeddings"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        d_k, d_v = self.attention.head_sizes(self.d_model)
+        if self.change == "query-key-value" and d_k != d_v:
+            raise UsageError(f"queries and values of {d_k} and {d_v} numbers cannot have one matrix")
+        if self.change == "layer-pool" and not self.encoder_layers:
+            raise UsageError("without encoder layers there is nothing to mix: encoder_layers must be 1 or more")
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, changed: {self.change}"
+
+
+@dataclass(frozen=True)
 class RecurrentConfig:
     """The baseline that the paper beat: a recurrent encoder and decoder, with or without attention."""
 

@@ -13,14 +13,14 @@ from typing import Any
 import tomli_w
 
 from dragoman.config.fields import quote_value
-from dragoman.config.model import ModelConfig, RecurrentConfig, TransformerConfig
+from dragoman.config.model import AblationConfig, ModelConfig, RecurrentConfig, TransformerConfig
 from dragoman.errors import DragomanError, UsageError
 
 T = typing.TypeVar("T")
 MAX_SIZE = 1 << 20  # bytes of a file of settings
 MAX_DOTS = 200  # the library needs quadratic time for the parts of a key, and ours have up to three
 END_OF_KEY = re.compile(r"[=,\n]")
-KINDS: dict[str, type] = {"transformer": TransformerConfig, "recurrent": RecurrentConfig}
+KINDS: dict[str, type] = {"transformer": TransformerConfig, "ablation": AblationConfig, "recurrent": RecurrentConfig}
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def as_dict(config: Any) -> dict[str, Any]:
     """
     data: dict[str, Any] = {}
     for kind, cls in KINDS.items():
-        if isinstance(config, cls):
+        if type(config) is cls:
             data["kind"] = kind
     for spec in dataclasses.fields(config):
         value = getattr(config, spec.name)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from dragoman.inference.products import FEWEST_QUERIES, can_pack, pack_linear, pack_weights
 from dragoman.model import Model, Seq2Seq
+from dragoman.model.ablation import Ablation
 from dragoman.model.attention import fused_attention
 from dragoman.model.capture import share_weights
 from dragoman.model.packing import Packing
@@ -37,10 +38,10 @@ Linear = Callable[[Tensor], Tensor]
 def can_step(model: Model) -> TypeGuard[Transformer]:
     """Return whether `IncrementalTransformer` computes what a model does.
 
-    It does for Transformers, except where attention is not the scaled dot product, or positions rotate in another way
-    than `Rotary` does.
+    It does for Transformers, except where attention is not the scaled dot product, positions rotate in another way than
+    `Rotary` does, or there is a change that no preset has.
     """
-    if not isinstance(model, Transformer):
+    if not isinstance(model, Transformer) or isinstance(model, Ablation):
         return False
     layers: list[Any] = [attention for layer in model.decoder for attention in (layer.attention, layer.cross_attention)]
     positions = type(model.decoder_positions)

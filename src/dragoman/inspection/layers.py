@@ -1,4 +1,4 @@
-"""Collect the output of every layer, and mix them with learned weights.
+"""Collect the output of every layer.
 
 Shapes: L layers, B sentences, S or T tokens, M d_model.
 """
@@ -53,15 +53,3 @@ def layer_outputs(model: Transformer) -> Iterator[LayerOutputs]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-class WeightedLayerPool(nn.Module):
-    """A mixture of layers with learned weights, softmax(w), equal at first."""
-
-    def __init__(self, layers: int):
-        super().__init__()
-        self.weights = nn.Parameter(torch.zeros(layers))
-
-    def forward(self, outputs: Tensor) -> Tensor:
-        """Return the mixture (...) of the layers' outputs (L, ...)."""
-        return torch.tensordot(self.weights.softmax(0), outputs, dims=1)

@@ -72,6 +72,9 @@ COMPARISONS = {
     "compare-dropout": "dropout after each sublayer, none, or inside feed-forward layers too",
     "compare-activations": "ReLU, GELU and SiLU in feed-forward layers",
     "compare-embedding-scale": "embeddings with and without the factor √d_model",
+    "compare-shared-projections": "three matrices for query, key and value, two, or one",
+    "compare-layer-pool": "the last encoder layer, or a learned mixture of all",
+    "compare-embedding-norm": "embeddings with and without a norm of their own",
 }
 
 CATALOGUE = Path(__file__).parent / "ko.po"  # all texts in both languages

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from dragoman.config import AttentionConfig, ModelConfig, RecurrentConfig, RunConfig, TrainingConfig
+from dragoman.config import AblationConfig, AttentionConfig, ModelConfig, RecurrentConfig, RunConfig, TrainingConfig
 from dragoman.config.presets import TINY
 from dragoman.data.corpus import read_corpus
 from dragoman.errors import DragomanError
@@ -20,6 +20,7 @@ from dragoman.evaluation.metrics import LengthGroup, evaluate, scores_by_length
 from dragoman.inspection.plots.training import COLOURS, MARKS, read_metrics
 from dragoman.lab.drawing import LOSS, Panel, lines
 from dragoman.lab.experiment import Claims, Effort, Experiment, Figure, Findings, Sentences, Table
+from dragoman.lab.shared_projections import ONE, PAIR, SEPARATE
 from dragoman.training.loop import open_journal, train
 from dragoman.translation.translator import Translator
 
@@ -400,7 +401,42 @@ def claim_embedding_scale(scores: Scores) -> Claims:
     }
 
 
+def claim_shared_projections(scores: Scores) -> Claims:
+    """Return the claims on one matrix for queries and keys, and for values too, and whether each holds."""
+    score, size = scores.bleu, scores.size
+    return {
+        f"One matrix for query and key [is|is not] clearly worse than two: {score[PAIR]:.1f} against "
+        f"{score[SEPARATE]:.1f} BLEU.": score[SEPARATE] - score[PAIR] > CLEARLY,
+        f"One matrix for query, key and value [is|is not] clearly worse than three: {score[ONE]:.1f} BLEU, with "
+        f"{size[ONE]:,} parameters instead of {size[SEPARATE]:,}.": score[SEPARATE] - score[ONE] > CLEARLY,
+    }
+
+
+def claim_layer_pool(scores: Scores) -> Claims:
+    """Return the claim on a mixture of encoder layers, and whether it holds."""
+    score = scores.bleu
+    return {
+        "A mixture of all encoder layers [is|is not] clearly better than the last one: "
+        f"{score['mixture']:.1f} against {score['last layer']:.1f} BLEU.": score["mixture"] - score["last layer"]
+        > CLEARLY
+    }
+
+
+def claim_embedding_norm(scores: Scores) -> Claims:
+    """Return the claim on a norm of the embeddings, and whether it holds."""
+    score = scores.bleu
+    return {
+        f"A norm of the embeddings [helps|does not clearly help]: {score['norm']:.1f} against {score['none']:.1f} "
+        "BLEU.": score["norm"] - score["none"] > CLEARLY
+    }
+
+
 # All of them.
+
+
+def variant_with_change(change: Any) -> Variant:
+    """Return the variant with a change of the architecture that `AblationConfig` has a name for."""
+    return Variant(change, AblationConfig(**vars(MODEL), change=change))
 
 
 def variant_with_feed_forward(name: str, **changes: Any) -> Variant:
@@ -525,5 +561,30 @@ COMPARISONS = {
         "Embeddings are multiplied by the root of d_model.",
         {"√d_model": BASE, "none": Variant("embedding-scale-none", replace(MODEL, scale_embedding=False))},
         claim_embedding_scale,
+    ),
+    "compare-shared-projections": Comparison(
+        "One matrix for query, key and value, or three",
+        "common teaching; section 3.2.2",
+        "Query, key and value have three roles, so they need three matrices.",
+        {
+            SEPARATE: BASE,
+            PAIR: variant_with_change("query-key"),
+            ONE: variant_with_change("query-key-value"),
+        },
+        claim_shared_projections,
+    ),
+    "compare-layer-pool": Comparison(
+        "The last encoder layer, or a mixture of all",
+        "common teaching; section 3.1",
+        "Lower layers know what the last one has lost, so a learned mixture of all of them tells the decoder more.",
+        {"last layer": BASE, "mixture": variant_with_change("layer-pool")},
+        claim_layer_pool,
+    ),
+    "compare-embedding-norm": Comparison(
+        "A norm of the embeddings",
+        "common teaching; section 3.4",
+        "A norm between embeddings and first layer makes training steadier; the paper has none.",
+        {"none": BASE, "norm": variant_with_change("embedding-norm")},
+        claim_embedding_norm,
     ),
 }

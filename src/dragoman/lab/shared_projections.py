@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from statistics import mean
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dragoman.config import TransformerConfig
 from dragoman.inspection.cost import cost
 from dragoman.lab.drawing import LOSS, Panel, lines, mean_and_range
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.tasks import Learned, learn, learn_word_before, mean_and_extremes, reversing, small
+from dragoman.model.ablation import share_projections
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.packing import Packing
 from dragoman.model.transformer import Transformer
@@ -23,16 +24,6 @@ CONFIG = replace(small(32, heads=1), norm_first=True)
 # Which projections are the query's own matrix.
 SEPARATE, PAIR, ONE = "three matrices", "W^Q = W^K", "one matrix"
 SHARED: dict[str, tuple[str, ...]] = {SEPARATE: (), PAIR: ("key",), ONE: ("key", "value")}
-
-
-def share_projections(model: nn.Module, names: tuple[str, ...]) -> None:
-    """Replace the projections of these names ("key", "value") by the query's in every attention layer of the model, in
-    place: the same matrix, not a copy.
-    """
-    for layer in model.modules():
-        if isinstance(layer, MultiHeadAttention):
-            for name in names:
-                setattr(layer, name, layer.query)
 
 
 def learn_reversing(model: Transformer, steps: int, seed: int) -> Learned:

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from dragoman.config import ModelConfig, RecurrentConfig
+from dragoman.config import AblationConfig, ModelConfig, RecurrentConfig
+from dragoman.model.ablation import Ablation
 from dragoman.model.recurrent import Recurrent
 from dragoman.model.transformer import Transformer
 
@@ -41,6 +42,8 @@ def build(config: ModelConfig, vocabulary: int, target_vocabulary: int | None = 
     """
     if isinstance(config, RecurrentConfig):
         return Recurrent(config, vocabulary, target_vocabulary, pad)
+    if isinstance(config, AblationConfig):
+        return Ablation(config, vocabulary, target_vocabulary, pad)
     return Transformer(config, vocabulary, target_vocabulary, pad)
 
 

@@ -220,7 +220,7 @@ class Transformer(nn.Module):
         self.source_embedding, self.target_embedding, self.output = word_matrices(
             vocabulary, target_vocabulary, d_model, config.share, pad, config.output_bias
         )
-        self.dropout = Dropout(config.dropout)
+        self.dropout: nn.Module = Dropout(config.dropout)
         self.encoder_positions, self.decoder_positions = (
             build_positions(
                 config.positions,
@@ -263,9 +263,13 @@ class Transformer(nn.Module):
         mask = add_bias(packing.mask, positions.bias(0, source.size(1), source.size(1)))
         context = TokenContext.of(packing, mask, positions)
         x = self.embed(source, packing, self.source_embedding, positions, 0)
+        return State(self.encoder_norm(self.encode(x, context)), packing, [Cache() for _ in self.decoder])
+
+    def encode(self, x: Tensor, source: TokenContext) -> Tensor:
+        """Return the output (N, M) of the encoder's layers for the vectors x (N, M) of the source tokens."""
         for layer in self.encoder:
-            x = layer(x, context)
-        return State(self.encoder_norm(x), packing, [Cache() for _ in self.decoder])
+            x = layer(x, source)
+        return x
 
     def step(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
         """Return logits (B, T, V) after each of the tokens (B, T), which are then part of the state.

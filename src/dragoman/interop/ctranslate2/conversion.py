@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dragoman.config import ModelConfig, RecurrentConfig, TransformerConfig
+from dragoman.config import AblationConfig, ModelConfig, RecurrentConfig, TransformerConfig
 from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.errors import DragomanError
 from dragoman.model import Model
@@ -92,6 +92,8 @@ def unknown_settings(config: ModelConfig) -> dict[str, str]:
     """Return the settings of a model that CTranslate2 does not have, each with the flags of one that it has."""
     if isinstance(config, RecurrentConfig):
         return {"recurrent layers": "--preset small --model.positions rotary"}
+    if isinstance(config, AblationConfig):
+        return {f"the change '{config.change}'": "--preset small --model.positions rotary"}
     attention = config.attention
     d_k, d_v = attention.head_sizes(config.d_model)
     settings = [

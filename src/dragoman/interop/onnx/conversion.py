@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from dragoman.config import ModelConfig, RecurrentConfig
+from dragoman.config import AblationConfig, ModelConfig, RecurrentConfig
 from dragoman.errors import DragomanError
 from dragoman.interop.onnx.graph import DOUBLE, FLOAT, INT64, Graph, Shape
 from dragoman.interop.onnx.products import PRODUCTS
@@ -48,6 +48,8 @@ def unknown_settings(config: ModelConfig) -> dict[str, str]:
     """
     if isinstance(config, RecurrentConfig):
         return {"recurrent layers": "--preset small"}
+    if isinstance(config, AblationConfig):
+        return {f"the change '{config.change}'": "--preset small"}
     settings = [
         (config.positions not in POSITION_SCHEMES, f"positions = '{config.positions}'", "--model.positions rotary"),
         (

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from dragoman.config import ModelConfig, RecurrentConfig, TransformerConfig
+from dragoman.config import AblationConfig, ModelConfig, RecurrentConfig, TransformerConfig
 from dragoman.data.sentencepiece import SentencePieceTokenizer
 from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.data.tokenizers import SideTokenizer, Tokenizers
@@ -61,6 +61,8 @@ def unknown_settings(config: ModelConfig) -> dict[str, str]:
     """Return the settings of a model that its form does not have, each with the flags of one that it has."""
     if isinstance(config, RecurrentConfig):
         return {"recurrent layers": "--preset base"}
+    if isinstance(config, AblationConfig):
+        return {f"the change '{config.change}'": "--preset base"}
     attention, d_k, known = config.attention, config.d_model // config.attention.heads, ["sinusoidal-halves"]
     first, remedy = 0, "--model.positions sinusoidal"
     if config.norm_first:
