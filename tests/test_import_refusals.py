@@ -64,6 +64,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "heads of the decoder": ({"decoder_attention_heads": 2}, "decoders with other heads"),
     "size of the decoder": ({"decoder_ffn_dim": 48}, "another feed-forward size"),
     "activation": ({"activation_function": "gelu_new"}, "only relu, gelu, swish, silu can be imported"),
+    "another epsilon": ({"norm_epsilon": 1e-3}, "the norms of transformers have 1e-05"),
     "no decoder": ({"is_encoder_decoder": False}, "only encoders with a decoder"),
     "8 bits": ({"quantization_config": {"load_in_8bit": True}}, "8-bit or 4-bit weights"),
     "an unknown setting": ({"use_rms_norm": True}, "use_rms_norm = True: an unknown setting"),

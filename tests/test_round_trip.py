@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from conftest import signed_again, tiny_transformer, toy_pairs
-from foreign import copy_of, m2m100_folder, marian_folder, npz_folder
+from foreign import change_config, copy_of, m2m100_folder, marian_folder, npz_folder
 from imported import LINES, NASTY
 from safetensors.torch import load_file, save_file
 
@@ -34,6 +35,7 @@ from dragoman.training.integrity import verify
 
 pytest.importorskip("transformers", reason="exports to Hugging Face need the extra `huggingface`")
 
+MARIAN = Path(__file__).parent / "marian"
 TEXTS = [pair[0] for pair in toy_pairs(4)] + ["", " Two  spaces,\tNFD u\u0308 </s> and 개!"]
 
 
@@ -228,6 +230,47 @@ def test_transformers_opens_an_m2m100_with_the_subwords_of_its_original(name: st
     for text, ids in zip(texts, subwords.source.encode_all(texts, tag), strict=True):
         assert opened(f">>{tag}<<{text}")["input_ids"] == [rows[id] for id in (*ids, 2)], text
     assert opened(f"{tag} {texts[0]}")["input_ids"][0] != rows[subwords.source.tags[tag]]  # the control
+
+
+@pytest.fixture(scope="module")
+def from_marian(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A model that Marian has trained, whose norms have an epsilon of 1e-6, and its export."""
+    folder = tmp_path_factory.mktemp("from_marian")
+    model = import_model(MARIAN, folder / "model")
+    return model, leave(model, folder / "out")
+
+
+def epsilon(folder: Path) -> float:
+    config = read_model(folder)[0].config
+    assert isinstance(config, TransformerConfig)
+    return config.norm_epsilon
+
+
+def test_the_epsilon_of_marian_comes_back(from_marian: tuple[Path, Path], tmp_path: Path):
+    model, out = from_marian
+    back = import_model(out, tmp_path / "back")
+    assert epsilon(model) == epsilon(back) == 1e-6
+    assert distance(model, back) < 1e-5
+    # The control: with that of transformers it would be another model, if not by much.
+    without = import_model(change_config(copy_of(out, tmp_path / "out"), norm_epsilon=None), tmp_path / "without")
+    assert epsilon(without) == 1e-5
+    assert 2e-5 < distance(model, without) < 1e-2
+
+
+def test_the_readme_of_an_export_says_that_the_epsilon_differs(from_marian: tuple[Path, Path]):
+    exported = Exported(*read_model(from_marian[0]), DefaultTags())
+    assert "an epsilon of 1e-06, those of transformers 1e-05" in HUGGING_FACE.usage(exported, "float32")
+    usual = replace(exported, model=build(tiny_transformer(), 10))
+    assert "epsilon" not in HUGGING_FACE.usage(usual, "float32")
+
+
+def test_what_transformers_has_saved_has_its_epsilon(from_marian: tuple[Path, Path], tmp_path: Path):
+    """It ignores ours, so what it has trained further was trained with its own."""
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    for part in (AutoModelForSeq2SeqLM, AutoTokenizer):
+        part.from_pretrained(from_marian[1]).save_pretrained(tmp_path / "tuned")
+    assert epsilon(import_model(tmp_path / "tuned", tmp_path / "back")) == 1e-5
 
 
 def other_spaces(content: dict[str, Any]) -> None:

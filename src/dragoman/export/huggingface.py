@@ -11,6 +11,7 @@ from dragoman.data.tokenizer import EOS, tag_piece
 from dragoman.errors import DragomanError
 from dragoman.export.sentencepiece import known_tags, names_of, sentencepiece_sides, tag_name, write_models
 from dragoman.export.target import Exported, Target
+from dragoman.interop.huggingface import EPSILONS
 from dragoman.interop.importing import RECORDS
 from dragoman.interop.tokenizer_json import TARGET_FILE, write_tokenizers
 from dragoman.interop.transformers.conversion import (
@@ -51,7 +52,11 @@ def translate(texts, beams=4):
 if __name__ == "__main__":
     print(*translate(sys.argv[1:]), sep="\\n")
 ```
-{known}"""
+{known}{norms}"""
+NORMS = """
+The norms of the model have an epsilon of {own:g}, those of transformers {its:g}. The differences below include what
+that changes.
+"""
 
 
 def check(exported: Exported) -> None:
@@ -164,6 +169,7 @@ def open_copy(folder: Path, exported: Exported, compute_type: str) -> Transforme
 def usage(exported: Exported, compute_type: str) -> str:
     """Return how the folder is used, in Markdown."""
     tokenizers, tag = exported.tokenizers, exported.tags.source
+    epsilon = parts_of(exported)[0].config.norm_epsilon
     of_spm = sentencepiece_sides(tokenizers) is not None
     two = not of_spm and not tokenizers.is_one
     front = f'"{tag_name(tag) if of_spm else tag_piece(tag)} " + ' if tag else ""
@@ -173,6 +179,7 @@ def usage(exported: Exported, compute_type: str) -> str:
         target=f'PreTrainedTokenizerFast(tokenizer_file=str(folder / "{TARGET_FILE}"))' if two else "tokenizer",
         front=front,
         known=known_tags(tokenizers) if of_spm else "",
+        norms=NORMS.format(own=epsilon, its=EPSILONS[0]) if epsilon != EPSILONS[0] else "",
     )
 
 

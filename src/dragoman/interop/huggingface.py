@@ -40,6 +40,7 @@ from dragoman.model.positions import sinusoids, sinusoids_in_halves
 
 GENERATION, M2M100_SPM = "generation_config.json", "sentencepiece.bpe.model"
 OUTPUT_BIAS = "final_logits_bias"
+EPSILONS = (1e-5, 1e-6)  # of norms: the first is that of `transformers`, the other that of Marian, too close to matter
 LANGUAGE = re.compile(r"__([\w.-]{1,40})__|([a-z]{2,3}_[A-Z][a-z]{3})")  # of M2M100 and of NLLB
 
 # What a missing setting means: configuration_marian.py and configuration_m2m_100.py.
@@ -55,6 +56,7 @@ SHARED_DEFAULTS: dict[str, Any] = {
     "activation_dropout": 0.0,
     "is_encoder_decoder": True,
     "is_decoder": False,
+    "norm_epsilon": EPSILONS[0],
 }
 DEFAULTS: dict[str, dict[str, Any]] = {
     "marian": SHARED_DEFAULTS
@@ -307,9 +309,20 @@ def read_architecture(settings: Settings, kind: str) -> TransformerConfig:
         positions="sinusoidal-halves" if pre_norm else "sinusoidal",
         first_position=settings.integer("pad_token_id", 0, MAX_WORDS) + 1 if pre_norm else 0,
         norm_first=pre_norm,
-        norm_epsilon=1e-5,
+        norm_epsilon=read_norm_epsilon(settings),
         scale_embedding=settings.flag("scale_embedding"),
     )
+
+
+def read_norm_epsilon(settings: Settings) -> float:
+    """Return what norms add to the variance: in an export of ours what its model had, else what `transformers` adds.
+
+    That reads no such setting. So a model which it has trained further and saved, with its version, has its epsilon.
+    """
+    settings.only("norm_epsilon", *EPSILONS, why="the norms of transformers have 1e-05")
+    if "transformers_version" in settings.values:
+        return EPSILONS[0]
+    return next((epsilon for epsilon in EPSILONS if epsilon == settings.get("norm_epsilon")), EPSILONS[0])
 
 
 def refuse_unknown(settings: Settings) -> None:

@@ -19,7 +19,7 @@ from dragoman.config import AblationConfig, ModelConfig, RecurrentConfig, Transf
 from dragoman.data.sentencepiece import SentencePieceTokenizer
 from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.data.tokenizers import SideTokenizer, Tokenizers
-from dragoman.interop.huggingface import ACTIVATIONS
+from dragoman.interop.huggingface import ACTIVATIONS, EPSILONS
 from dragoman.interop.names import POSITION_TABLES, hugging_face_names
 from dragoman.interop.weights import UNSAYABLE, WORDS, columns_in_pairs, in_order
 from dragoman.model.positions import sinusoids_in_halves
@@ -28,7 +28,6 @@ from dragoman.model_folder import Description, expected_shapes
 
 LENGTH = 1024  # positions in the table of a MarianMT: the longest source and output
 LONGEST = 512  # tokens of an output, where nobody says how long it may be
-EPSILONS = (1e-5, 1e-6)  # of norms: the first is that of `transformers`, the other that of Marian, too close to matter
 FIRST_POSITION = 2  # of M2M100, whose padding is 1
 CLASSES = {"marian": "MarianMTModel", "m2m_100": "M2M100ForConditionalGeneration"}
 
@@ -215,6 +214,8 @@ def description(model: Transformer, layout: Layout) -> dict[str, Any]:
         "dropout": config.dropout,
         "attention_dropout": config.attention.dropout,
         "activation_dropout": config.feed_forward.dropout,
+        # For `dragoman import` alone: transformers has the first, whatever is here.
+        **({"norm_epsilon": config.norm_epsilon} if config.norm_epsilon != EPSILONS[0] else {}),
     }
 
 
