@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,6 +154,90 @@ def m2m100_folder(
     if not nllb:
         write_words(folder / "vocab.json", words)
     return M2M100ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+FAIRSEQ_SETTINGS: dict[str, Any] = {
+    "arch": "transformer_wmt_en_de_big",
+    "activation_fn": "relu",
+    "adaptive_input": False,
+    "adaptive_softmax_cutoff": None,
+    "cross_self_attention": False,
+    "decoder_attention_heads": 4,
+    "decoder_embed_dim": 24,
+    "decoder_ffn_embed_dim": 40,
+    "decoder_langtok": True,
+    "decoder_layers": 2,
+    "decoder_learned_pos": False,
+    "decoder_normalize_before": True,
+    "decoder_output_dim": 24,
+    "dropout": 0.1,
+    "encoder_attention_heads": 4,
+    "encoder_embed_dim": 24,
+    "encoder_ffn_embed_dim": 40,
+    "encoder_langtok": "src",
+    "encoder_layers": 2,
+    "encoder_learned_pos": False,
+    "encoder_normalize_before": True,
+    "langs": [language[:2] for language in LANGUAGES],
+    "layernorm_embedding": False,
+    "lr": [0.0005],
+    "no_cross_attention": False,
+    "no_scale_embedding": False,
+    "no_token_positional_embeddings": False,
+    "share_all_embeddings": True,
+}
+
+
+def fairseq_folder(folder: Path, *, norm_first: bool = True, new: bool = False, **changes: Any) -> Any:
+    """Write a folder of fairseq and return the same model, as `transformers` computes it: M2M100 or FSMT.
+
+    new: the settings are in 'cfg', as later versions have them; changes: of settings.
+    """
+    from transformers import FSMTConfig, FSMTForConditionalGeneration
+
+    settings = FAIRSEQ_SETTINGS | {f"{side}_normalize_before": norm_first for side in ("encoder", "decoder")} | changes
+    spm = trained_spm("bpe", vocabulary=120)
+    pieces = pieces_of(spm)
+    size = 4 + len(pieces) + len(LANGUAGES)
+    their: dict[str, Any] = {
+        "d_model": 24,
+        "encoder_layers": settings["encoder_layers"],
+        "decoder_layers": settings["decoder_layers"],
+        "encoder_ffn_dim": 40,
+        "decoder_ffn_dim": 40,
+        "encoder_attention_heads": settings["encoder_attention_heads"],
+        "decoder_attention_heads": settings["decoder_attention_heads"],
+        "activation_function": settings["activation_fn"],
+        "scale_embedding": not settings["no_scale_embedding"],
+    }
+    model: Any
+    if norm_first:
+        model = m2m100_folder(folder.parent / f"{folder.name}-m2m100", **their)
+    else:
+        vocabularies = {"src_vocab_size": size, "tgt_vocab_size": size, "langs": ["en", "ko"]}
+        vocabularies["forced_eos_token_id"] = None
+        # With a cache, FSMT looks at the words that follow where it is given all of them.
+        model = FSMTForConditionalGeneration(FSMTConfig(**their, **vocabularies, use_cache=False)).eval()
+        model.generation_config.use_cache = True
+        randomise(model, 2)
+        with torch.no_grad():
+            model.model.decoder.embed_tokens.weight.copy_(model.model.encoder.embed_tokens.weight)
+            model.model.decoder.output_projection.weight = model.model.decoder.embed_tokens.weight
+    weights = {}
+    for name, value in model.state_dict().items():
+        if name == "lm_head.weight":
+            weights["decoder.output_projection.weight"] = value
+        elif name != "model.shared.weight" and "embed_positions" not in name:
+            weights[name.removeprefix("model.")] = value
+    for side in ("encoder", "decoder"):
+        weights |= {f"{side}.version": torch.tensor([3.0]), f"{side}.embed_positions._float_tensor": torch.zeros(1)}
+    args = Namespace(**settings)
+    saved = {"args": None, "cfg": {"model": args, "task": {"_name": "translation"}}} if new else {"args": args}
+    folder.mkdir(parents=True)
+    torch.save(saved | {"model": weights, "extra_state": {"epoch": 1}}, folder / "checkpoint_last.pt")
+    (folder / "spm.model").write_bytes(spm)
+    (folder / "dict.txt").write_text("".join(f"{piece} 1\n" for piece in pieces), encoding="utf-8")
+    return model
 
 
 def write_words(file: Path, words: dict[str, int]) -> None:

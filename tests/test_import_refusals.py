@@ -338,14 +338,10 @@ def test_a_bias_in_the_output_of_an_m2m100(m2m100: Path, tmp_path: Path):
     assert "'final_logits_bias' is a bias in the output, which transformers leaves out" in reasons(folder, tmp_path)
 
 
-def test_a_checkpoint_of_fairseq_and_nothing_at_all(tmp_path: Path):
+def test_nothing_at_all(tmp_path: Path):
     folder = tmp_path / "their"
     folder.mkdir()
-    assert "neither a folder of Hugging Face (config.json) nor one of Marian" in reasons(folder, tmp_path)
-    (folder / "checkpoint.pt").write_bytes(b"")
-    said = reasons(folder, tmp_path)
-    assert "checkpoint.pt: a checkpoint of fairseq" in said
-    assert "neither a folder" in said
+    assert "no folder of Hugging Face (config.json), Marian (a .npz file) or fairseq" in reasons(folder, tmp_path)
 
 
 def test_our_own_folders_need_no_import(trained: Path, tmp_path: Path):

@@ -25,7 +25,7 @@ COMMANDS = {
     "inspect": "draw what a model attended to while it translated",
     "lab": "run experiments on claims about Transformers: figures, tables, one report",
     "insight": "show how a model learned: gradients, updates, attention over its checkpoints",
-    "import": "make a model of Hugging Face or Marian one of ours",
+    "import": "make a model of Hugging Face, Marian or fairseq one of ours",
     "distill": "train a small, fast student on a model's translations",
     "backtranslate": "make sentence pairs from text in the target language",
     "export": "write a model for CTranslate2, as ONNX or as a web page, and prove that it is right",

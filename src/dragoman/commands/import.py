@@ -12,7 +12,7 @@ from dragoman.commands import parse
 
 @dataclass(frozen=True)
 class Options:
-    """Import a model of Hugging Face (MarianMT, M2M100, NLLB-200, SMaLL-100) or Marian, and print its new folder.
+    """Import a model of Hugging Face (MarianMT, M2M100, NLLB-200, SMaLL-100), Marian or fairseq; print its new folder.
 
     What the source is, is found by looking; it may be an export of ours for Hugging Face. What cannot be imported is
     refused with all reasons, and nothing is written.

@@ -18,6 +18,7 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.files import MANIFEST, new_folder, require_folder
 from dragoman.interop.archive import unpack
 from dragoman.interop.checker import Checker
+from dragoman.interop.fairseq import is_fairseq, read_fairseq
 from dragoman.interop.huggingface import is_hugging_face, read_hugging_face
 from dragoman.interop.marian import is_marian, read_marian
 from dragoman.interop.sources import Foreign, source_file
@@ -53,11 +54,11 @@ def import_model(
 ) -> Path:
     """Import a model of others as the new model folder `out`, and return that.
 
-    source: a folder or a zip file of Hugging Face (MarianMT, M2M100, NLLB-200, SMaLL-100) or Marian, also one that
-    `export_model` has written for Hugging Face; positions: 'own' for those that the program it comes from computes,
-    'marian' for those that Marian trained a MarianMT with; tag, target_tag: what sources and targets begin with where
-    nobody says so; check: compare the new model with the source in `transformers`; sample: a file for that with a text
-    in each line, None for made-up ones.
+    source: a folder or a zip file of Hugging Face (MarianMT, M2M100, NLLB-200, SMaLL-100), Marian or fairseq, also one
+    that `export_model` has written for Hugging Face; positions: 'own' for those that the program it comes from
+    computes, 'marian' for those that Marian trained a MarianMT with; tag, target_tag: what sources and targets begin
+    with where nobody says so; check: compare the new model with the source in `transformers`; sample: a file for that
+    with a text in each line, None for made-up ones.
 
     Raise DragomanError with all reasons where it cannot be imported or has no such tag, and where the check fails or
     transformers is missing; UsageError where `out` exists and for arguments that do not go together.
@@ -156,15 +157,16 @@ def read_foreign(folder: Path, checker: Checker, marian_positions: bool, scratch
         checker.refuse("the positions of Marian are for MarianMT alone; a .npz file has them anyway")
     if is_marian(folder):
         return read_marian(folder, checker)
+    if is_fairseq(folder):
+        return read_fairseq(folder, checker, scratch)
     for pattern, why in (
         ("adapter_config.json", "an adapter such as LoRA; merge it into its model first"),
         ("*.gguf", "GGUF, which has quantized weights"),
-        ("*.pt", "a checkpoint of fairseq or PyTorch; convert it to a folder of Hugging Face first"),
         ("*.bin", "weights without a config.json; those of Firefox and Bergamot have 8-bit weights and SSRU decoders"),
     ):
         if found := sorted(folder.glob(pattern)):
             checker.refuse(f"{found[0].name}: {why}")
-    checker.refuse("neither a folder of Hugging Face (config.json) nor one of Marian (a .npz file)")
+    checker.refuse("no folder of Hugging Face (config.json), Marian (a .npz file) or fairseq (a .pt file)")
     checker.finish()
     raise AssertionError
 

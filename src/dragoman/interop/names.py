@@ -1,7 +1,8 @@
 """What other programs call the weights of a Transformer: one table for each family, read in both directions.
 
 Our names are those of `Transformer.state_dict()`: 'encoder.0.attention.query.weight'. Sources: modeling_marian.py
-and modeling_m2m_100.py of huggingface/transformers, src/models/transformer.h of marian-nmt/marian-dev.
+and modeling_m2m_100.py of huggingface/transformers, src/models/transformer.h of marian-nmt/marian-dev, and
+fairseq/models/transformer of facebookresearch/fairseq.
 """
 
 from typing import NamedTuple
@@ -64,6 +65,12 @@ def hugging_face_names(ours: str) -> list[str]:
         "decoder_norm.weight": ["model.decoder.layer_norm.weight"],
         "decoder_norm.bias": ["model.decoder.layer_norm.bias"],
     }[ours]
+
+
+def fairseq_names(ours: str) -> list[str]:
+    """Return where fairseq keeps one of our weights: the names of M2M100, which comes from it, but for the output's."""
+    theirs = [name.removeprefix("model.") for name in hugging_face_names(ours)]
+    return ["decoder.output_projection.weight" if name == "lm_head.weight" else name for name in theirs]
 
 
 def marian_names(ours: str, norm_first: bool = False) -> list[str]:

@@ -1,15 +1,19 @@
 """Rewrite a stranger's pickle as safetensors, in a process of its own that has nothing of dragoman and strict limits.
 
-Arguments: the file, and the file to write. The pickle may only make tensors (`weights_only`), and every tensor must
-have as many bytes as its numbers need. Tied matrices are written once. Standard output has the other names of these as
-JSON; on failure, standard error ends with one line that says why.
+Arguments: the file, and the file to write. The pickle may only make tensors (`weights_only`) and settings as argparse
+has them, and every tensor must have as many bytes as its numbers need. A checkpoint of fairseq has its tensors in
+'model' and its settings beside them. Tied matrices are written once. Standard output is JSON: 'aliases', the other
+names of these, and 'settings', those of fairseq that are numbers, texts or lists of texts. On failure, standard error
+ends with one line that says why.
 """
 
 import json
 import os
+import re
 import resource
 import struct
 import sys
+from argparse import Namespace
 
 import torch
 from torch import Tensor
@@ -33,12 +37,19 @@ def limit(size: int) -> None:
         resource.setrlimit(kind, (most, most if hard == resource.RLIM_INFINITY else min(most, hard)))
 
 
-def load(path: str) -> dict[str, Tensor]:
-    """Return the tensors in a file by name. Raise ValueError where it has anything else, or a tensor is not sound."""
+def load(path: str) -> tuple[dict[str, Tensor], dict[str, object]]:
+    """Return the tensors in a file by name, and the settings if it is a checkpoint of fairseq.
+
+    Raise ValueError where it has anything else, or a tensor is not sound.
+    """
+    torch.serialization.add_safe_globals([Namespace])  # which only keeps what it is given
     try:
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except RuntimeError:  # files before PyTorch 1.6 are no zip and cannot be mapped
         found = torch.load(path, map_location="cpu", weights_only=True)
+    settings: dict[str, object] = {}
+    if isinstance(found, dict) and isinstance(found.get("model"), dict):
+        found, settings = found["model"], settings_of(found)
     if not isinstance(found, dict) or len(found) > MAX_TENSORS:
         raise ValueError("it is no dictionary of tensors")
     for name, tensor in found.items():
@@ -48,7 +59,25 @@ def load(path: str) -> dict[str, Tensor]:
             raise ValueError(f"'{name:.100}' is not a plain tensor")
         if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             raise ValueError(f"'{name:.100}' has more numbers than bytes")
-    return found
+    return found, settings
+
+
+def settings_of(checkpoint: dict) -> dict[str, object]:
+    """Return the settings of a checkpoint of fairseq: 'args' of older ones, else 'model' in 'cfg'."""
+    cfg = checkpoint.get("cfg")
+    found = checkpoint.get("args") or (cfg.get("model") if isinstance(cfg, dict) else None)
+    settings = vars(found) if isinstance(found, Namespace) else found
+    if not isinstance(settings, dict):
+        return {}
+
+    def plain(value: object) -> bool:
+        return value is None or isinstance(value, str | int | float)
+
+    return {
+        name: value
+        for name, value in settings.items()
+        if isinstance(name, str) and (plain(value) or (isinstance(value, list) and all(map(plain, value))))
+    }
 
 
 def write(tensors: dict[str, Tensor], path: str) -> dict[str, str]:
@@ -82,10 +111,13 @@ def main() -> None:
     torch.set_num_threads(1)
     limit(os.stat(path).st_size)  # noqa: PTH116
     try:
-        aliases = write(load(path), out)
+        tensors, settings = load(path)
+        answer = {"aliases": write(tensors, out), "settings": settings}
     except BaseException as error:
+        if other := re.search(r"(?i)unsupported (?:global: )?GLOBAL (\S{1,100})", str(error)):
+            sys.exit(f"{type(error).__name__}: it has {other[1]!a}, neither a tensor nor a setting")
         sys.exit(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
-    print(json.dumps(aliases))
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":
