@@ -12,11 +12,17 @@ from foreign import m2m100_folder, marian_folder, npz_folder
 
 from dragoman import Tokenizer, Translator, export_model
 from dragoman.config import AttentionConfig, SearchConfig, TransformerConfig
+from dragoman.config.presets import PRESETS, PresetName
 from dragoman.errors import DragomanError
+from dragoman.export.huggingface import HUGGING_FACE
+from dragoman.export.target import Exported
 from dragoman.interop import tokenizer_json as own_subwords
 from dragoman.interop.importing import import_model
 from dragoman.interop.transformers import conversion
+from dragoman.interop.verification import Mismatch, verify
 from dragoman.model.positions import sinusoids
+from dragoman.model_folder import read_model
+from dragoman.text.tags import DefaultTags
 
 pytest.importorskip("transformers", reason="exports to Hugging Face need the extra `huggingface`")
 
@@ -46,6 +52,26 @@ def test_our_own_models_leave(name: str, tokenizer: Tokenizer, tmp_path: Path):
     report = export_model(folder, "huggingface", tmp_path / "out")
     assert report.agreement.gap < (1e-4 if name.startswith("m2m100") else 1e-5)
     assert report.agreement.others == {"greedy search": 0, "search with 4 beams": 0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["base", "big"])
+def test_the_paper_s_models_leave_in_their_own_size(preset: PresetName, tokenizer: Tokenizer, tmp_path: Path):
+    """With one source, because 200 take too long."""
+    config = PRESETS[preset].model
+    assert isinstance(config, TransformerConfig)
+    folder = save_random(config, tokenizer, tmp_path / "model")
+    exported, source = Exported(*read_model(folder), DefaultTags()), tokenizer.encode("The dog sees 5 cats.")
+    (tmp_path / "out").mkdir()
+    HUGGING_FACE.write(exported, tmp_path / "out", "float32")
+    copy = HUGGING_FACE.open(tmp_path / "out", exported, "float32")
+    agreement = verify(exported.model, copy, [source])
+    assert agreement.gap < 1e-4  # nats, of numbers 512 and 1,024 of which are summed
+    assert agreement.others == {"greedy search": 0, "search with 4 beams": 0}
+    with torch.no_grad():
+        exported.model.encoder[5].around_attention.norm.bias[7] += 0.5
+    with pytest.raises(Mismatch):  # the control
+        verify(exported.model, copy, [source])
 
 
 IMPORTED: dict[str, Any] = {
