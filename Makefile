@@ -1,11 +1,12 @@
 # make demo: train a translator for a phrasebook, translate, draw.   make test: lint, types and all tests but the slow ones.
+# make docs: write the reference of the Python names into build/reference.
 # make course: repeat the experiments that docs/course quotes, and say which of its numbers differ.
 # Both create .venv first, with the exact versions of constraints.txt.
 
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo test lint test-slow test-nightly test-server fuzz course benchmark benchmark-serving peers clean
+.PHONY: demo docs test lint test-slow test-nightly test-server fuzz course benchmark benchmark-serving peers clean
 
 demo: .venv/demo.installed .venv/serve.installed
 	$(BIN)/dragoman demo
@@ -35,6 +36,9 @@ lint: .venv/test.installed
 	$(BIN)/ruff check src tests scripts
 	$(BIN)/ruff format --check src tests scripts
 	$(BIN)/mypy
+
+docs: .venv/docs.installed
+	$(BIN)/python scripts/api_reference.py build/reference
 
 # One thread, because the number of threads changes the last digits.
 course: .venv/test.installed
