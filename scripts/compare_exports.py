@@ -1,9 +1,10 @@
-"""Compare what a model is exported to with the model: size, words, BLEU, and sentences a second, with one thread.
+"""Compare what models are exported to with the models: size, words, BLEU, and sentences a second, with one thread.
 
-    python scripts/compare_exports.py MODEL PAIRS
+    python scripts/compare_exports.py PAIRS MODEL [MODEL ...]
 
-Each target and type of weights that the model has is exported to a folder that is deleted at the end. The sources of
-PAIRS are translated with 4 beams and greedily, 500 of them at most, by each in turn, without safeguards.
+Each target and type of weights that a model has is exported to a folder that is deleted at the end. The sources of
+PAIRS are translated with 4 beams and greedily, 500 of them at most, by each in turn, without safeguards. Texts have the
+default tags of the model folder, such as the languages of an imported model.
 """
 
 import sys
@@ -17,7 +18,7 @@ import torch
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.corpus import read_corpus
-from dragoman.decoding.engine import Engine
+from dragoman.decoding.engine import Constraints, Engine
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError
 from dragoman.evaluation.metrics import evaluate
@@ -31,23 +32,34 @@ SENTENCES, ROUNDS = 500, 3
 TARGETS_MEASURED = ("ctranslate2", "onnx")  # a web page has the graphs of onnx
 
 
-def translate(engine: Engine, sources: Sequence[Ids], search: SearchConfig) -> int:
+def translate(engine: Engine, sources: Sequence[Ids], search: SearchConfig, given: Sequence[Constraints]) -> int:
     """Translate all sources; return how many there are."""
-    return len(engine.search(sources, search))
+    return len(engine.search(sources, search, given))
 
 
-def main(model: str, pairs: str) -> None:
-    """Print two tables in Markdown, one for each search."""
+def main(pairs: str, *models: str) -> None:
+    """Print two tables in Markdown for each model, one for each search."""
     torch.set_num_threads(1)
+    for model in models:
+        compare(model, pairs)
+
+
+def compare(model: str, pairs: str) -> None:
+    """Print the tables of a model."""
     folder = find_model(Path(model))
     exported = Exported(*read_model(folder), DefaultTags.load(folder))
     native, tokenizers = exported.model, exported.tokenizers
     sides = list(zip(*read_corpus([pairs]).pairs[:SENTENCES], strict=True))
     texts, references = list(sides[0]), list(sides[1])
-    sources = tokenizers.source.encode_sources(texts)
+    front, tag = tokenizers.source.tag_ids(exported.tags.source), tokenizers.target.tag_ids(exported.tags.target)
+    sources = [[*front, *ids] for ids in tokenizers.source.encode_sources(texts)]
+    given = [Constraints(tag=tuple(tag))] * len(sources)
     with tempfile.TemporaryDirectory() as exports:
         engines: dict[str, tuple[Engine, int]] = {
-            "dragoman": (TorchEngine(native), sum((folder / name).stat().st_size for name in FILES))
+            "dragoman": (
+                TorchEngine(native, suppressed=tokenizers.target.suppressed),
+                sum((folder / name).stat().st_size for name in FILES),
+            )
         }
         for name in TARGETS_MEASURED:
             target = TARGETS[name]
@@ -60,14 +72,17 @@ def main(model: str, pairs: str) -> None:
                     print(f"{name}, {kind}: {error}", file=sys.stderr)
                     continue
                 engines[f"{name}, {kind}"] = target.open(out, exported, kind), report.bytes
-        print(f"{pairs}, {len(sources):,} sentences, {describe_machine()}.")
+        print(f"\n{folder}, {pairs}, {len(sources):,} sentences, {describe_machine()}.")
         for search in (SearchConfig(patience=1.5), SearchConfig(beam=1)):
             contenders = [
-                Contender(name, partial(translate, one, sources, search)) for name, (one, _) in engines.items()
+                Contender(name, partial(translate, one, sources, search, given)) for name, (one, _) in engines.items()
             ]
             time_in_turn(contenders, ROUNDS)
             said = {
-                name: [tokenizers.target.decode(best.tokens) for (best, *_) in one.search(sources, search)]
+                name: [
+                    tokenizers.target.decode(best.tokens[len(tag) :])
+                    for (best, *_) in one.search(sources, search, given)
+                ]
                 for name, (one, _) in engines.items()
             }
             rows = [
