@@ -23,13 +23,14 @@ from dragoman.model import Model
 from dragoman.model_folder import read_model
 
 MARIAN = Path(__file__).parent / "marian"
-EXPECTED = json.loads((MARIAN / "expected.json").read_text(encoding="utf-8"))
+EVERY = json.loads((MARIAN / "expected.json").read_text(encoding="utf-8"))
+EXPECTED = EVERY[:60]  # the others are slow
 
 
-def words_and_scores(folder: Path, beam: int) -> list[tuple[str, float]]:
+def words_and_scores(folder: Path, beam: int, rows: list[dict] = EXPECTED) -> list[tuple[str, float]]:
     """Return what an imported model says, and with which log-probability."""
     model, (source, target) = read_model(folder)
-    ids = source.encode_all([row["source"] for row in EXPECTED])
+    ids = source.encode_all([row["source"] for row in rows])
     config = SearchConfig(beam=beam, length_penalty=0, extra_length=100)
     found = TorchEngine(model, suppressed=target.suppressed).search(ids, config)
     return [(target.decode(best.tokens), best.score) for best, *_ in found]
@@ -42,6 +43,15 @@ def test_an_imported_model_says_what_marian_says(beam: int, search: str, tmp_pat
     assert [text for text, _ in found] == [row[search][0] for row in EXPECTED]
     # Marian gives the unknown word, which it never says either, a share of the probability.
     assert [score for _, score in found] == pytest.approx([row[search][1] for row in EXPECTED], abs=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("beam", "search"), [(1, "greedy"), (4, "beam 4")])
+def test_it_says_what_marian_says_500_times(beam: int, search: str, tmp_path: Path):
+    found = words_and_scores(import_model(MARIAN, tmp_path / "model"), beam, EVERY)
+    assert len(found) == 500
+    assert [text for text, _ in found] == [row[search][0] for row in EVERY]
+    assert [score for _, score in found] == pytest.approx([row[search][1] for row in EVERY], abs=0.03)
 
 
 def test_with_other_positions_it_says_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
