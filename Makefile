@@ -11,6 +11,8 @@ BIN = .venv/bin
 demo: .venv/demo.installed .venv/serve.installed
 	$(BIN)/dragoman demo
 
+# The tests start hundreds of processes, which would compile the package each time if they may not keep what they compiled.
+test: export PYTHONDONTWRITEBYTECODE =
 test: lint
 	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
 

@@ -97,11 +97,22 @@ CONFIG = ServeConfig(port=0, threads=1)
 PATIENCE = 300  # seconds that a test waits for an answer, on a machine however busy
 
 
+DETECTORS: dict[tuple[str, ...], Any] = {}  # by their languages; opening one takes most of the start of a server
+
+
+def detector_of(models: Models) -> Any:
+    """Return the detector that a server with these models has, opened once in a process."""
+    languages = tuple(models.languages)
+    if languages not in DETECTORS:
+        DETECTORS[languages] = open_detector(models)
+    return DETECTORS[languages]
+
+
 @contextlib.contextmanager
 def running(models: Models, config: ServeConfig, keys: Sequence[Key] = ()) -> Iterator[Running]:
     """Serve on a free port until the block ends."""
     listener = bind(config)
-    service = Service(config, models, keys, detector=open_detector(models))
+    service = Service(config, models, keys, detector=detector_of(models))
     contract = Contract(App(service, ROUTES, DIALECTS))
     server = Server(service, contract)  # type: ignore[arg-type]
     thread = threading.Thread(target=server.run, args=([listener],))

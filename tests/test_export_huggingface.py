@@ -14,6 +14,7 @@ from dragoman import Tokenizer, Translator, export_model
 from dragoman.config import AttentionConfig, SearchConfig, TransformerConfig
 from dragoman.config.presets import PRESETS, PresetName
 from dragoman.errors import DragomanError
+from dragoman.export import run
 from dragoman.export.huggingface import HUGGING_FACE
 from dragoman.export.target import Exported
 from dragoman.interop import tokenizer_json as own_subwords
@@ -25,6 +26,14 @@ from dragoman.model_folder import read_model
 from dragoman.text.tags import DefaultTags
 
 pytest.importorskip("transformers", reason="exports to Hugging Face need the extra `huggingface`")
+
+
+@pytest.fixture(autouse=True)
+def fewer_sources(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fast tests translate 40 sources, not 200."""
+    if not request.node.get_closest_marker("slow"):
+        monkeypatch.setattr(run, "SOURCES", 40)
+
 
 POST: dict[str, TransformerConfig] = {
     "preset base": tiny_transformer(encoder_layers=2, decoder_layers=2),
@@ -40,8 +49,7 @@ POST: dict[str, TransformerConfig] = {
     ),
 }
 
-
-FAST = ("preset base", "nothing shared", "m2m100")  # the others are slow: each is translated with 200 sources
+FAST = ("preset base", "nothing shared", "m2m100")  # the others are slow
 
 
 @pytest.mark.parametrize(

@@ -340,7 +340,14 @@ def kills_that_lose(folder: Path, save: Callable[[Path, int], None], step: int, 
     assert set(codes) == {0, KILLED}
 
 
-@pytest.mark.parametrize(("step", "every"), [(3, 1), (2, 3)], ids=["next step", "same step"])
+@pytest.mark.parametrize(
+    ("step", "every"),
+    [
+        pytest.param(3, 1, id="next step", marks=pytest.mark.slow),
+        pytest.param(3, 3, id="next step, every third"),
+        pytest.param(2, 3, id="same step"),
+    ],
+)
 def test_a_kill_before_any_operation_on_files_loses_nothing(tmp_path: Path, step: int, every: int):
     """The same step is saved a second time where a validation was interrupted. What is left half done is swept away."""
     for number, loses in enumerate(kills_that_lose(tmp_path, save, step, every)):

@@ -323,26 +323,25 @@ def test_wrong_paths_and_methods_get_errors_in_the_form_of_their_api(server: Run
     assert (head.status, head.body) == (200, b"")
 
 
-@pytest.mark.parametrize(
-    ("host", "allowed"),
-    [
-        ("localhost", True),
-        ("LOCALHOST:80", True),
-        ("127.0.0.1", True),
-        ("192.168.1.7:5000", True),
-        ("[::1]:5000", True),
-        ("translate.example.org", True),
-        ("evil.example", False),
-        ("localhost.evil.example", False),
-        ("x/?", False),
-        ("", False),
-        ("localhost@evil.example", False),
-        ("127.0.0.1.evil.example", False),
-    ],
-)
-def test_only_our_own_host_names_are_served(models: Models, host: str, allowed: bool):
+HOSTS = {
+    "localhost": True,
+    "LOCALHOST:80": True,
+    "127.0.0.1": True,
+    "192.168.1.7:5000": True,
+    "[::1]:5000": True,
+    "translate.example.org": True,
+    "evil.example": False,
+    "localhost.evil.example": False,
+    "x/?": False,
+    "": False,
+    "localhost@evil.example": False,
+    "127.0.0.1.evil.example": False,
+}
+
+
+def test_only_our_own_host_names_are_served(models: Models):
     with running(models, replace(CONFIG, host_name=("translate.example.org",))) as server:
-        assert (server.ask("GET", "/languages", Host=host).status == 200) == allowed
+        assert {host: server.ask("GET", "/languages", Host=host).status == 200 for host in HOSTS} == HOSTS
 
 
 def test_pages_of_other_origins_are_refused_unless_they_are_allowed(models: Models, server: Running):

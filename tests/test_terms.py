@@ -158,7 +158,9 @@ def test_the_oracle_tells_outputs_with_the_terms_from_others():
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("beams", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    "beams", [1, pytest.param(2, marks=pytest.mark.slow), 3, pytest.param(5, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("spare", [0, 5])
 def test_a_narrow_beam_meets_the_terms_where_the_length_allows(name: str, beams: int, spare: int):
     for seed in range(3):
