@@ -50,9 +50,13 @@ def test_the_page_is_small_and_asks_for_nothing_but_its_own_files(server: Runnin
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
     assert "unsafe" not in policy
     for name in ("index", "runs"):
-        code = sum(map(len, parts_of(name).values()))
-        assert code < 150_000
-        assert len(document(name).encode()) + code < 200_000
+        first, later = parts_of(name), parts_of(name, later=True)
+        assert sum(map(len, first.values())) < 120_000
+        assert len(document(name).encode()) + sum(map(len, first.values())) < 170_000
+        assert sum(map(len, later.values())) - sum(map(len, first.values())) < 60_000
+    for name in ("inside", "attention", "map", "tree"):  # only for those who look inside
+        assert f"{name}.js" in parts_of("index", later=True).keys() - parts_of("index").keys()
+        assert f"page/{name}.js" not in html
     assert not re.search(r"\son\w+=|\sstyle=", html)
     assert not re.search(r"https?:", html)
     code = "".join(content.decode() for name, content in parts().items() if (WEB / name).exists())

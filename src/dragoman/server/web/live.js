@@ -6,7 +6,6 @@ import { drawDocuments, setUpDocuments } from "./documents.js";
 import { at, fixed, language, make, speak, t, table } from "./elements.js";
 import { download } from "./files.js";
 import { drawGlossary, glossaryLines, setUpGlossary } from "./glossary.js";
-import { drawInside, lookInside, setUpInside } from "./inside.js";
 import * as languages from "./languages.js";
 import { find, translateLines } from "./lines.js";
 import { drawNotes } from "./notes.js";
@@ -29,6 +28,7 @@ let controller = new AbortController();
 let waiting = 0;
 let announcing = 0;
 let last = null; // the text and the wish of what is shown
+let inside = null; // the module that looks inside, once a panel has been opened
 
 // A character is what the server counts: a code point.
 const lengthOf = (text) => [...text].length;
@@ -88,7 +88,7 @@ function finish(lines, wish) {
   clearTimeout(announcing);
   if (wish) announcing = setTimeout(announce, QUIET);
   if (at("#alternatives").open) showAlternatives();
-  lookInside();
+  inside?.lookInside();
 }
 
 // Everything that depends on what is shown and on the language of the page.
@@ -116,7 +116,7 @@ function drawState() {
 function redraw() {
   if (!last) return;
   settle(last.lines, last.wish);
-  lookInside();
+  inside?.lookInside();
 }
 
 function drawSteering() {
@@ -245,7 +245,7 @@ function speakIn(chosen) {
   if (limits.pairs) languages.draw();
   drawState();
   drawSteering();
-  drawInside();
+  inside?.drawInside();
 }
 
 function readAddress() {
@@ -254,6 +254,16 @@ function readAddress() {
   if (!wanted.has("text")) return;
   source.value = wanted.get("text");
   remember(); // the text does not stay in the address
+}
+
+// Most people never look inside, so what draws it is not loaded with the page.
+async function openInside({ target }) {
+  if (inside || !target.open) return;
+  try {
+    inside = await import("./inside.js");
+  } catch {
+    at("#inside-status").textContent = t("offline");
+  }
 }
 
 // Learns what is served, then translates what stands in the box.
@@ -265,7 +275,7 @@ async function start() {
       return showTrouble(error, start);
     }
     readAddress();
-    setUpInside(limits.max_inspect_tokens);
+    at("#inside").hidden = !limits.max_inspect_tokens;
     setUpDocuments(limits.document_formats ?? [], () => ({ ...languages.chosen(), ...glossaryPart() }));
     const settings = await ask("frontend/settings", { method: "GET" }).catch(() => ({}));
     at("#suggest").hidden = !settings.suggestions;
@@ -305,6 +315,7 @@ at("#suggest").addEventListener("click", openSuggestion);
 at("#suggestion-cancel").addEventListener("click", closeSuggestion);
 at("#suggestion").addEventListener("submit", sendSuggestion);
 at("#alternatives").addEventListener("toggle", () => at("#alternatives").open && showAlternatives());
+at("#inside").addEventListener("toggle", openInside, true);
 at("#code").addEventListener("toggle", drawState);
 at("#code").addEventListener("change", drawState);
 at("#show-keys").addEventListener("click", () => at("#keys").showModal());
@@ -317,10 +328,10 @@ addEventListener("hashchange", () => {
   translateNow();
 });
 
-setUpPaper(lookInside);
+setUpPaper(() => inside?.lookInside());
 setUpSteering(redraw, languages.pair);
 setUpWriting();
 setUpWithout(languages.pair);
 setUpGlossary(() => translateAfter(PAUSE));
-setUpSettings(speakIn, drawInside);
+setUpSettings(speakIn, () => inside?.drawInside());
 start();
