@@ -478,9 +478,7 @@ def test_words_belong_together_as_the_server_aligns_them(visit, server: Running)
     _, target = links[0]
     roots[1].nth(target).focus()
     words = " ".join(texts[0][one] for one, other in links if other == target)
-    page.tab.get_by_text(
-        f"“{texts[1][target]}” comes from “{words}”, judging by the model’s attention."
-    ).first.wait_for()
+    page.tab.get_by_text(f"While writing “{texts[1][target]}”, the model looked most at “{words}”.").first.wait_for()
     assert sum("alignment" in one for one in page.asked) == 1  # for the line that was looked at, once
 
 
