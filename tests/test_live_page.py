@@ -272,7 +272,7 @@ def test_a_term_of_the_glossary_is_sent_with_the_text_and_kept_only_if_asked_for
     assert button.inner_text().startswith("Always translate “dog” as “")
     button.click()
     page.tab.get_by_label("Translation of term 1").fill("강아지")
-    until(lambda: page.tab.wait_for_timeout(20) or page.asked[-1].get("glossary") == ["dog\t강아지"])
+    until(lambda: page.tab.wait_for_timeout(20) or ["dog\t강아지"] in [one.get("glossary") for one in page.asked])
     page.tab.wait_for_function("() => document.querySelector('#notes').textContent.includes('dog')")  # met or missed
     answer = lambda route: fulfil(route, echo(TEXT, text="강아지", terms_met=["cat"]))  # noqa: E731
     page.tab.route("**/api/v1/translate", answer)
@@ -305,6 +305,34 @@ def test_a_term_of_the_glossary_is_sent_with_the_text_and_kept_only_if_asked_for
     assert terms == ["냥", "개"]
     page.tab.locator("#remember").uncheck()
     assert page.tab.evaluate("JSON.stringify({...localStorage})") == "{}"
+
+
+def test_a_term_that_costs_much_probability_says_so_and_shows_the_sentence_without_it(visit):
+    page = visit("#source=en&target=ko")
+    scores = {"dear": -5.5, "cheap": -4.5}
+
+    def answer(route: Any) -> None:
+        body = json.loads(route.request.post_data)
+        terms = [line.split("\t")[0] for line in body["glossary"]]
+        met = [[term for term in terms if term in line] for line in body["texts"]]
+        found = [
+            echo(line, text=f"말 {line}" if own else line, terms_met=own, score=scores[line] if own else -1.0)
+            for line, own in zip(body["texts"], met, strict=True)
+        ]
+        fulfil(route, *found)
+
+    page.tab.route("**/api/v1/translate", answer)
+    page.tab.locator("#glossary summary").click()
+    for number, term in enumerate(scores, start=1):
+        page.tab.locator("#add-term").click()
+        page.tab.get_by_label(f"Term {number}", exact=True).fill(term)
+        page.tab.get_by_label(f"Translation of term {number}").fill("말")
+    page.type("cheap\ndear")
+    unlikely = "Line 2 The model finds dear → 말 unlikely here. Read the sentence again. Glossary"
+    notes = page.tab.locator("#notes li")
+    expect(notes).to_have_text([f"{unlikely}Without it: dear", "Terms used: cheap → 말, dear → 말"])
+    page.type("cheap")
+    expect(notes).to_have_text(["Terms used: cheap → 말"])
 
 
 def test_a_new_term_takes_only_what_is_selected_and_still_stands(visit):

@@ -7,7 +7,7 @@ import { at, fixed, language, make, speak, t, table } from "./elements.js";
 import { download } from "./files.js";
 import { drawGlossary, glossaryLines, setUpGlossary } from "./glossary.js";
 import * as languages from "./languages.js";
-import { find, translateLines } from "./lines.js";
+import { find, translateLines, withoutGlossary } from "./lines.js";
 import { drawNotes } from "./notes.js";
 import { drawSource, drawTarget, percent, say, setUpPaper, showProbabilities, shown, translated } from "./paper.js";
 import { setUpSettings } from "./settings.js";
@@ -87,14 +87,23 @@ function finish(lines, wish) {
   settle(lines, wish);
   clearTimeout(announcing);
   if (wish) announcing = setTimeout(announce, QUIET);
+  if (wish) weighTerms(wish).catch(() => {}); // the next translation asks again
   if (at("#alternatives").open) showAlternatives();
   inside?.lookInside();
+}
+
+// Asks what the lines with terms would be without them: a term may cost a sentence its grammar.
+async function weighTerms(wish) {
+  const { signal } = controller;
+  const lines = shown().filter(({ translation }) => translation?.terms_met.length).map(({ text }) => text);
+  await translateLines(lines, withoutGlossary(wish), limits.max_texts, signal, () => {});
+  if (lines.length && !signal.aborted) drawState();
 }
 
 // Everything that depends on what is shown and on the language of the page.
 function drawState() {
   const same = last && last.wish.source === last.wish.target;
-  const count = drawNotes(shown(), same ? t("already", languages.nameOf(last.wish.target)) : "");
+  drawNotes(shown(), same ? t("already", languages.nameOf(last.wish.target)) : "");
   const text = source.value;
   at("#hint").hidden = Boolean(text);
   at("#desk").classList.toggle("long", text.length > LONG);
@@ -110,7 +119,6 @@ function drawState() {
   at("#probabilities-label").hidden = !pair?.word_scores;
   if (limits.pairs) drawGlossary(languages.likely(), languages.target(), pair?.glossary !== false);
   drawCode({ texts: text ? linesOf(text) : ["…"], source: languages.chosen().source, target: languages.target(), ...glossaryPart() });
-  return count;
 }
 
 function redraw() {
