@@ -105,7 +105,7 @@ def test_in_what_a_server_says_of_a_translation(page: Visit):
     page.type("x")
     expect(page.tab.locator("#alternative-list td > span")).to_have_text(["x", *HOSTILE])
     notes = page.tab.locator("#notes li").all_text_contents()
-    assert [text for text in HOSTILE if f"“{text}” is missing. Look" not in notes] == []
+    assert [text for text in HOSTILE if f"“{text}” is missing. Show" not in notes] == []
     assert notes[-1] == f"Terms used: {', '.join(HOSTILE)}"
 
 

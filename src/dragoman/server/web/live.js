@@ -5,7 +5,7 @@ import { drawCode } from "./code.js";
 import { drawDocuments, setUpDocuments } from "./documents.js";
 import { at, fixed, language, make, speak, t, table } from "./elements.js";
 import { download } from "./files.js";
-import { drawGlossary, glossaryLines, setUpGlossary } from "./glossary.js";
+import { drawGlossary, glossaryLines, offerTerm, setUpGlossary } from "./glossary.js";
 import * as languages from "./languages.js";
 import { find, translateLines, withoutGlossary } from "./lines.js";
 import { drawNotes } from "./notes.js";
@@ -165,7 +165,7 @@ async function showAlternatives() {
       make("td", {}, String(number + 1)),
       make("td", { dir: "auto", lang: wish.target }, make("span", {}, text)),
       make("td", {}, fixed(score)),
-      make("td", {}, make("button", { type: "button", onclick: (event) => copy(text, event.target) }, t("copy"))),
+      make("td", {}, make("button", { type: "button", class: "link", onclick: (event) => copy(text, event.target) }, t("copy"))),
     ];
     const head = ["alternatives.rank", "translation", "alternatives.score", "copy"].map((key) => make("th", { scope: "col" }, t(key)));
     const rows = [best, ...alternatives].map((text, number) => row(text, [score, ...scores][number], number));
@@ -336,7 +336,10 @@ addEventListener("hashchange", () => {
   translateNow();
 });
 
-setUpPaper(() => inside?.lookInside());
+setUpPaper(() => {
+  inside?.lookInside();
+  offerTerm();
+});
 setUpSteering(redraw, languages.pair);
 setUpWriting();
 setUpWithout(languages.pair);

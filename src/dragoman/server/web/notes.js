@@ -3,7 +3,7 @@
 import { at, make, t } from "./elements.js";
 import { goToTerm } from "./glossary.js";
 import { withoutTerms } from "./lines.js";
-import { goToWord } from "./paper.js";
+import { goToLine } from "./paper.js";
 
 // By how much terms may lower the score of a line, a log-probability. Where they lower it by more, a particle or a word
 // beside them is mostly lost: so it was measured (docs/page.md).
@@ -29,7 +29,7 @@ function inTarget(term, { wish, text }) {
 
 // A note that leads to its line, and to the glossary if it is about a term.
 function warning(line, oneOfMany, text, term) {
-  const look = make("button", { type: "button", onclick: () => goToWord(line, 0) }, oneOfMany ? t("line", line + 1) : t("look"));
+  const look = make("button", { type: "button", onclick: () => goToLine(line) }, oneOfMany ? t("line", line + 1) : t("look"));
   const said = oneOfMany ? [look, " ", text] : [text, " ", look];
   const mend = term ? [" ", make("button", { type: "button", onclick: () => goToTerm(term) }, t("glossary"))] : [];
   return make("li", { class: "warning" }, ...said, ...mend);
