@@ -66,6 +66,13 @@ export function carryOver(before) {
 // The steps that belong to what is shown.
 const visible = () => steps.filter(({ after }) => shown().some(({ translation }) => translation?.steered && find(after.line, after.wish) === translation));
 
+// Whether what a step has fixed is still there: whoever writes a sentence anew may have written something else.
+function stands({ place, after, chosen }) {
+  const now = find(after.line, after.wish);
+  const [text, fixed] = [cut(now.text, now.segments[place.sentence].target), now.fixed[place.sentence]];
+  return chosen.kept <= fixed && text.startsWith(cut(chosen.text, [0, chosen.kept]));
+}
+
 // Takes back the steps from one on.
 function undoFrom(step) {
   const gone = visible().slice(visible().indexOf(step)).reverse();
@@ -89,8 +96,8 @@ export function drawSteps() {
   const chosen = visible();
   at("#steps").hidden = !chosen.length;
   const back = (text, onclick, current) => make("li", {}, make("button", { type: "button", onclick, "aria-current": current ? "step" : null }, text));
-  const crumbs = chosen.map(({ called }, number) =>
-    back(called(), () => chosen[number + 1] && undoFrom(chosen[number + 1]), number === chosen.length - 1),
+  const crumbs = chosen.flatMap((step, number) =>
+    stands(step) ? [back(step.called(), () => chosen[number + 1] && undoFrom(chosen[number + 1]), number === chosen.length - 1)] : [],
   );
   at("#steps ol").replaceChildren(back(t("steps.first"), () => undoFrom(chosen[0])), ...crumbs);
   for (const { translation, sentences } of shown()) {
