@@ -510,6 +510,8 @@ def test_other_translations_are_listed_when_asked_for(visit, server: Running):
     scores = [float(text.replace("−", "-")) for text in rows.locator("td:nth-child(3)").all_text_contents()]
     assert scores == pytest.approx([found["score"], *found["alternative_scores"]], abs=0.00501)
     assert scores == sorted(scores, reverse=True)
+    page.tab.get_by_role("button", name="한국어").click()
+    expect(page.tab.locator("#alternative-list th")).to_have_text(["순위", "번역문", "점수", "복사"])
 
 
 def test_words_belong_together_as_the_server_aligns_them(visit, server: Running):

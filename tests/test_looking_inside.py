@@ -280,7 +280,8 @@ def test_through_a_pivot_either_model_is_shown_and_what_differs_is_said(visit, l
     page.tab.get_by_label("look at the translation above instead").check()
     settle(page)
     assert page.lines()[0] in page.tab.locator("#inside-sentence").inner_text()
-    assert not page.tab.locator("#tree").is_visible()  # nothing was searched for
+    assert not page.tab.locator("#tree-figure").is_visible()  # nothing was searched for
+    page.tab.get_by_text("No search is recorded for this translation").wait_for()
 
 
 @pytest.mark.parametrize(("dark", "width", "language"), [(False, 1100, "en-US"), (True, 320, "ko-KR")])

@@ -207,6 +207,16 @@ def test_the_trail_has_only_what_still_stands(visit):
     tab.locator("#undo").click()
     page.shows("x y c")
     expect(tab.locator("#steps li")).to_have_text(["the model’s own", "wrote “x”", "wrote “x y”"])
+    # The request as code begins as it was written; without that, it has the lines alone.
+    tab.locator("#code > summary").click()
+    tab.get_by_label("JSON").check()
+    code = tab.locator("#code-text")
+    plain = {"texts": [TEXT], "source": "en", "target": "ko"}
+    assert json.loads(code.text_content()) == {**plain, "prefix": ["x y "]}
+    tab.locator("#undo").click()
+    tab.locator("#undo").click()
+    page.shows("a b c")
+    assert json.loads(code.text_content()) == plain
 
 
 def test_what_was_chosen_stays_with_its_sentence_when_another_joins_its_line(visit, server: Running):

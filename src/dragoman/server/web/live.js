@@ -11,7 +11,7 @@ import { find, translateLines, withoutGlossary } from "./lines.js";
 import { drawNotes } from "./notes.js";
 import { drawSource, drawTarget, percent, say, setUpPaper, showProbabilities, shown, translated } from "./paper.js";
 import { setUpSettings } from "./settings.js";
-import { carryOver, drawSteps, setUpSteering } from "./steering.js";
+import { carryOver, drawSteps, sentencesOf, setUpSteering } from "./steering.js";
 import { clearTrouble, showTrouble } from "./trouble.js";
 import { drawWithout, setUpWithout } from "./without.js";
 import { drawWriting, setUpWriting } from "./write.js";
@@ -28,6 +28,7 @@ let controller = new AbortController();
 let waiting = 0;
 let announcing = 0;
 let last = null; // the text and the wish of what is shown
+let others = null; // the answer with other translations
 let inside = null; // the module that looks inside, once a panel has been opened
 
 // A character is what the server counts: a code point.
@@ -118,7 +119,7 @@ function drawState() {
   at("#measured").textContent = last && pair?.aligned_by ? t("measured", inWordsOf(pair.aligned_by)) : "";
   at("#probabilities-label").hidden = !pair?.word_scores;
   if (limits.pairs) drawGlossary(languages.likely(), languages.target(), pair?.glossary !== false);
-  drawCode({ texts: text ? linesOf(text) : ["…"], source: languages.chosen().source, target: languages.target(), ...glossaryPart() });
+  drawCode({ ...asked(text), source: languages.chosen().source, target: languages.target(), ...glossaryPart() });
 }
 
 function redraw() {
@@ -131,6 +132,14 @@ function drawSteering() {
   drawSteps();
   drawWriting();
   drawWithout();
+}
+
+// The texts of the request as code: lines, or sentences where words of a line were chosen, as each is gone on from.
+function asked(text) {
+  if (!text) return { texts: ["…"] };
+  const parts = shown().flatMap(({ text: line, translation }) => (translation?.steered ? sentencesOf(translation) : [[line, ""]]));
+  const [texts, prefix] = [0, 1].map((which) => parts.map((part) => part[which]));
+  return prefix.some(Boolean) ? { texts, prefix } : { texts: linesOf(text) };
 }
 
 // Which layer and head align words, and how that was measured.
@@ -154,25 +163,32 @@ function announce() {
 }
 
 async function showAlternatives() {
-  const list = at("#alternative-list");
-  if (!last) return list.replaceChildren();
+  others = null;
+  if (!last) return drawAlternatives();
   const { lines, wish } = last;
   const body = { texts: [lines.join("\n")], ...wish, alternatives: limits.max_alternatives };
   try {
     const { translations } = await ask("api/v1/translate", { body, signal: controller.signal });
-    const [{ text: best, score, alternatives, alternative_scores: scores }] = translations;
-    const row = (text, score, number) => [
-      make("td", {}, String(number + 1)),
-      make("td", { dir: "auto", lang: wish.target }, make("span", {}, text)),
-      make("td", {}, fixed(score)),
-      make("td", {}, make("button", { type: "button", class: "link", onclick: (event) => copy(text, event.target) }, t("copy"))),
-    ];
-    const head = ["alternatives.rank", "translation", "alternatives.score", "copy"].map((key) => make("th", { scope: "col" }, t(key)));
-    const rows = [best, ...alternatives].map((text, number) => row(text, [score, ...scores][number], number));
-    list.replaceChildren(alternatives.length ? table(head, rows) : make("p", {}, t("alternatives.none")));
+    others = translations[0];
+    drawAlternatives();
   } catch (error) {
-    if (error.name !== "AbortError") list.replaceChildren(make("p", { class: "warning" }, error.message || t(error.kind)));
+    if (error.name !== "AbortError") at("#alternative-list").replaceChildren(make("p", { class: "warning" }, error.message || t(error.kind)));
   }
+}
+
+function drawAlternatives() {
+  const list = at("#alternative-list");
+  if (!others) return list.replaceChildren();
+  const { text: best, score, alternatives, alternative_scores: scores } = others;
+  const row = (text, score, number) => [
+    make("td", {}, String(number + 1)),
+    make("td", { dir: "auto", lang: languages.target() }, make("span", {}, text)),
+    make("td", {}, fixed(score)),
+    make("td", {}, make("button", { type: "button", class: "link", onclick: (event) => copy(text, event.target) }, t("copy"))),
+  ];
+  const head = ["alternatives.rank", "translation", "alternatives.score", "copy"].map((key) => make("th", { scope: "col" }, t(key)));
+  const rows = [best, ...alternatives].map((text, number) => row(text, [score, ...scores][number], number));
+  list.replaceChildren(alternatives.length ? table(head, rows) : make("p", {}, t("alternatives.none")));
 }
 
 async function copy(text, button) {
@@ -253,6 +269,7 @@ function speakIn(chosen) {
   if (limits.pairs) languages.draw();
   drawState();
   drawSteering();
+  if (others) drawAlternatives();
   inside?.drawInside();
 }
 

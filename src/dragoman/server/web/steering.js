@@ -22,6 +22,14 @@ export function sentenceAt(place) {
   return { translation, source, target, fixed: translation.fixed?.[place.sentence] ?? 0 };
 }
 
+// The sentences of a translation that was steered: each text with what was fixed of its translation, as a prefix.
+export const sentencesOf = ({ line, text, segments, fixed }) =>
+  segments.map(({ source, target: [start, end] }, number) => {
+    const kept = cut(text, [start, start + (fixed[number] ?? 0)]);
+    const space = kept && cut(text, [start + fixed[number], end]).startsWith(" "); // without it, the last word may go on
+    return [cut(line, source), space ? `${kept} ` : kept];
+  });
+
 // Puts another sentence in the place of one. kept: how many of its letters were chosen or written.
 export function replaceSentence(place, chosen, called) {
   const { text, kept } = chosen;
