@@ -69,6 +69,8 @@ def test_every_text_of_the_page_is_there_in_both_languages():
     assert not own[0]["en"].keys() & own[1]["en"].keys()
     places = [{key: set(re.findall(r"\{\d\}", text)) for key, text in texts.items()} for texts in (english, korean)]
     assert places[0] == places[1]
+    everything = json.loads(strings("index"))["ko"] | json.loads(strings("runs"))["ko"]
+    assert [text for text in everything.values() if "니다" in text] == []  # one tone, that of our other Korean texts
     assert english["key-list"].count("\n") == korean["key-list"].count("\n")
     code = "".join(file.read_text(encoding="utf-8") for file in WEB.glob("*.js"))
     used = set(re.findall(r"""\bt\("([^"]+)\"""", code))
@@ -588,7 +590,7 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         item.nth(1).locator("li").first.wait_for()
         assert item.nth(1).locator("li").all_inner_texts() == ["all of it", "Line 7: It repeats itself."]
         tab.get_by_role("button", name="한국어").click()
-        korean = "저장했습니다. 서버에서는 삭제했습니다"
+        korean = "저장했고, 서버에서는 지웠어요"
         expect(item.nth(0)).to_have_text(f"x<b>.txt  {korean} ")
         expect(item.nth(1).locator("button")).to_have_text(["저장", "삭제"])
         expect(item.nth(1).locator("li").nth(1)).to_contain_text("7번째 줄: ")

@@ -108,7 +108,7 @@ def test_a_word_without_likely_others_is_not_offered_and_says_so(visit):
     page.tab.get_by_text("No other word reaches 5% here; these come nearest").wait_for()  # once it is known exactly
     assert page.tab.locator("#choices li b").all_inner_texts() == ["셋"]
     assert sum(url.endswith("/alternatives") for url in asked) == 1
-    page.tab.keyboard.press("Escape")
+    page.tab.locator("#choices").get_by_role("button", name="Close").click()
     assert not page.tab.locator("#choices").is_visible()
     assert output.nth(1).evaluate("word => word === document.activeElement")
     # What is marked agrees with what was listed.
@@ -118,7 +118,7 @@ def test_a_word_without_likely_others_is_not_offered_and_says_so(visit):
     page.tab.wait_for_timeout(50)
     assert not page.tab.locator("#choices").is_visible()
     page.tab.get_by_role("button", name="한국어").click()
-    expect(page.tab.locator("#readout")).to_contain_text("다른 단어가 없습니다")  # said again
+    expect(page.tab.locator("#readout")).to_contain_text("다른 단어가 없어요")  # said again
 
 
 def test_what_is_written_is_kept_and_the_rest_follows(visit, server: Running):

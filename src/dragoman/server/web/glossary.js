@@ -93,9 +93,9 @@ function makeTerm(source, target) {
 
 function drawTerms() {
   const fields = rows().map((row, number) => [
-    make("td", {}, field(row, 0, number)),
-    make("td", {}, field(row, 1, number)),
-    make("td", {}, ruleOf(row, number)),
+    make("td", { "data-name": t("glossary.source") }, field(row, 0, number)),
+    make("td", { "data-name": t("glossary.targets") }, field(row, 1, number)),
+    make("td", { "data-name": t("glossary.rule") }, ruleOf(row, number)),
     make("td", {}, make("button", { type: "button", onclick: () => remove(number), "aria-label": t("term-remove", number + 1) }, "×")),
   ]);
   at("#terms tbody").replaceChildren(...fields.map((cells) => make("tr", {}, ...cells)));

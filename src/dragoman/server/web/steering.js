@@ -144,7 +144,8 @@ async function offer(word) {
   const title = score === undefined ? t("choices.title", own) : t("choices.title-with", own, percent(Math.exp(score)));
   const status = make("p", { role: "status" }, t("choices.working"));
   const list = make("ol", {});
-  at("#choices").replaceChildren(make("h2", { id: "choices-title" }, title), status, list);
+  const close = make("button", { type: "button", class: "link", onclick: () => at("#choices").hidePopover() }, t("close"));
+  at("#choices").replaceChildren(make("h2", { id: "choices-title" }, title), status, list, close);
   openBeside(word);
   const prefix = textBefore(word);
   try {
