@@ -1,7 +1,7 @@
 """Draw the pictures of the README and of docs/page.md: the page of a server, in the system's Chromium.
 
 $ python scripts/page_pictures.py en-ko=runs/demo-en-ko docs/images page
-$ python scripts/page_pictures.py en-es=runs/en-es docs/images
+$ python scripts/page_pictures.py en-ko=runs/demo-en-ko docs/images
 """
 
 import contextlib
@@ -18,8 +18,8 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 PORT = 5731
-TEXT = "The king sent messengers to the city. They gave bread and water to the people.\nWho is this man?"
 OF_DEMO = "My cousin is arriving from Vietnam on Saturday at 8:35 AM."
+TEXT = f"{OF_DEMO}\nI would like to make an appointment for Thursday at 4:20 PM."
 LEFT_OUT = "Vietnam"
 SIZES = {
     "page": {"viewport": {"width": 1040, "height": 866}, "color_scheme": "light"},
@@ -66,8 +66,8 @@ def prepare(tab: Any, name: str) -> None:
     if name == "page-open":
         tab.locator("#glossary > summary").click()
         tab.locator("#add-term").click()
-        tab.get_by_label("Term 1", exact=True).fill("messengers")
-        tab.get_by_label("Translation of term 1").fill("embajadores")
+        tab.get_by_label("Term 1", exact=True).fill("Vietnam")
+        tab.get_by_label("Translation of term 1").fill("월남")
         tab.wait_for_function("() => document.querySelector('#notes').textContent")
         tab.locator("#code > summary").click()
         tab.locator("#alternatives > summary").click()
@@ -79,7 +79,7 @@ def prepare(tab: Any, name: str) -> None:
     elif name == "page-words":
         words.first.focus()
         tab.locator("#output .choice").first.wait_for()
-        tab.locator("#output .choice").nth(1).click()
+        tab.locator("#output .choice").first.click()
         tab.locator("#choices li").first.wait_for()
     elif name == "page":
         place = OF_DEMO.index(LEFT_OUT)
@@ -90,7 +90,7 @@ def prepare(tab: Any, name: str) -> None:
         tab.locator("#output .word", has_text="베트남").hover()
         tab.locator("#mirror .word.linked").first.wait_for()
     else:
-        words.nth(3).hover()
+        words.nth(2).hover()
         tab.locator("#output .word.linked").wait_for()
         tab.wait_for_timeout(500)
 

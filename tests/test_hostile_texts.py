@@ -85,7 +85,7 @@ def test_in_a_text_and_its_translation(page: Visit):
     ] == [*HOSTILE]
     word = tab.locator("#output .line").nth(2).locator(".word")
     word.first.hover()
-    tab.get_by_text(f"“{word.first.inner_text()}” comes from").first.wait_for()
+    tab.get_by_text(f"While writing “{word.first.inner_text()}”, the model looked most at").first.wait_for()
     tab.locator("#notes").get_by_text("It looks like a copy").first.wait_for()
     tab.locator("#write").click()
     tab.keyboard.type(HOSTILE[2])
@@ -105,7 +105,7 @@ def test_in_what_a_server_says_of_a_translation(page: Visit):
     page.type("x")
     expect(page.tab.locator("#alternative-list td > span")).to_have_text(["x", *HOSTILE])
     notes = page.tab.locator("#notes li").all_text_contents()
-    assert [text for text in HOSTILE if f"“{text}” is missing. Look" not in notes] == []
+    assert [text for text in HOSTILE if f"“{text}” is missing. Show" not in notes] == []
     assert notes[-1] == f"Terms used: {', '.join(HOSTILE)}"
 
 

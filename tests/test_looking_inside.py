@@ -83,10 +83,13 @@ def values(page: Visit, place: str) -> torch.Tensor:
 
 def test_every_panel_shows_the_numbers_of_the_inspection(visit, inspected: Inspection, reopened: Translator):
     page = start(visit)
-    asked: list[str] = []
-    page.tab.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
+    requested: list[str] = []
+    page.tab.on("request", lambda request: requested.append(request.url.rpartition("/")[2]))
     open_panels(page, *PANELS)
+    loaded = [name for name in requested if name.endswith(".js")]
+    asked = [name for name in requested if not name.endswith(".js")]
     assert sorted(asked) == ["attention", "inspect", "inspect", "occlusion", "positions"]  # each when it was needed
+    assert sorted(loaded) == ["attention.js", "inside.js", "map.js", "signed.js", "tables.js", "tree.js"]
     page.tab.locator("#subwords").check()
     for kind in ("cross", "encoder", "decoder"):
         page.tab.locator(f"#tab-{kind}").click()
@@ -100,6 +103,7 @@ def test_every_panel_shows_the_numbers_of_the_inspection(visit, inspected: Inspe
         ):
             page.tab.locator("#show").select_option(show)
             assert gap(values(page, "#attention-map"), weights) <= HALF
+    asked = [name for name in requested if not name.endswith(".js")]
     assert sorted(asked) == ["attention"] * 3 + ["inspect"] * 2 + ["occlusion", "positions"]
     lost = occlusion(reopened.model, inspected)
     assert gap(values(page, "#occlusion-map"), lost.share.T) <= HALF
@@ -276,7 +280,8 @@ def test_through_a_pivot_either_model_is_shown_and_what_differs_is_said(visit, l
     page.tab.get_by_label("look at the translation above instead").check()
     settle(page)
     assert page.lines()[0] in page.tab.locator("#inside-sentence").inner_text()
-    assert not page.tab.locator("#tree").is_visible()  # nothing was searched for
+    assert not page.tab.locator("#tree-figure").is_visible()  # nothing was searched for
+    page.tab.get_by_text("No search is recorded for this translation").wait_for()
 
 
 @pytest.mark.parametrize(("dark", "width", "language"), [(False, 1100, "en-US"), (True, 320, "ko-KR")])

@@ -134,6 +134,11 @@ def test_a_request_has_its_own_glossary_and_prefix(server: Running, alone: str):
     assert first.startswith("말")
     assert second == alone
     assert own(server, texts=[TEXT])[0]["text"] == alone  # nothing of one request stays for the next
+    begun, left = own(server, texts=[TEXT, TEXT], prefix=["말", ""])
+    assert begun["text"].startswith("말")
+    assert left["text"] == alone != begun["text"]
+    body = {"texts": [TEXT], "source": "en", "target": "ko", "prefix": ["말", ""]}
+    assert server.ask("POST", "/api/v1/translate", body).status == 400
 
 
 def steered(server: Running, path: str, **fields: Any) -> Any:

@@ -349,7 +349,7 @@ def test_another_sentence_is_drawn_and_the_choice_of_the_reader_stays(
         assert tab.locator("#show option").count() == 6
         assert tab.locator("#source-words button").all_inner_texts() == [word.label for word in found.source.words[:-1]]
         assert tab.locator("#positions-table tbody tr").count() == len(found.positions)
-        assert tab.locator("#tree").is_visible() == (found.tree is not None)
+        assert tab.locator("#tree-figure").is_visible() == (found.tree is not None)
         assert tab.locator("#not-encoded").is_visible()
         assert not tab.locator("#encoding-map").is_visible()
         tab.locator("#occlusion-map canvas.map").focus()
@@ -607,7 +607,7 @@ def test_every_kind_of_model_has_a_page(open_page, tokenizer: Tokenizer, config:
     found = inspect(translator, SENTENCE, translation)
     tab = open_page(inspection_page(found, translator))
     assert tab.locator("#positions-table tbody tr").count() == len(found.positions)
-    assert tab.locator("#tree").is_visible() == (found.tree is not None)
+    assert tab.locator("#tree-figure").is_visible() == (found.tree is not None)
     assert tab.locator("#attention").is_visible() == bool(len(found.cross))
     assert tab.locator('#kinds [role="tab"]').count() == sum(len(found.maps(kind)) > 0 for kind in KINDS)
 

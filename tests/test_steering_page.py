@@ -108,7 +108,7 @@ def test_a_word_without_likely_others_is_not_offered_and_says_so(visit):
     page.tab.get_by_text("No other word reaches 5% here; these come nearest").wait_for()  # once it is known exactly
     assert page.tab.locator("#choices li b").all_inner_texts() == ["셋"]
     assert sum(url.endswith("/alternatives") for url in asked) == 1
-    page.tab.keyboard.press("Escape")
+    page.tab.locator("#choices").get_by_role("button", name="Close").click()
     assert not page.tab.locator("#choices").is_visible()
     assert output.nth(1).evaluate("word => word === document.activeElement")
     # What is marked agrees with what was listed.
@@ -118,7 +118,7 @@ def test_a_word_without_likely_others_is_not_offered_and_says_so(visit):
     page.tab.wait_for_timeout(50)
     assert not page.tab.locator("#choices").is_visible()
     page.tab.get_by_role("button", name="한국어").click()
-    expect(page.tab.locator("#readout")).to_contain_text("다른 단어가 없습니다")  # said again
+    expect(page.tab.locator("#readout")).to_contain_text("다른 단어가 없어요")  # said again
 
 
 def test_what_is_written_is_kept_and_the_rest_follows(visit, server: Running):
@@ -157,6 +157,66 @@ def test_what_is_written_is_kept_and_the_rest_follows(visit, server: Running):
     tab.unroute("**/api/v1/alternatives")
     tab.keyboard.press("Control+z")
     page.shows(f"{first} {second}")
+
+
+def test_what_follows_is_accepted_with_buttons_too_and_the_way_in_is_the_way_out(visit, server: Running):
+    page = visit(AT_HOME, width=360)
+    tab = page.tab
+    page.type(TEXT)
+    (first,) = answered(server, TEXT)
+    page.shows(first)
+    tab.locator("#write").click()
+    box = tab.locator(".along textarea")
+    tab.get_by_role("button", name="Next word").click()
+    expect(box).to_have_value(first.split()[0])
+    expect(box).to_be_focused()
+    tab.get_by_role("button", name="All the rest").click()
+    expect(box).to_have_value(first)
+    expect(box).to_be_focused()
+    expect(tab.get_by_role("button", name="Next word")).to_be_disabled()  # nothing follows
+    expect(tab.locator("#write")).to_have_text("Done")
+    tab.locator("#write").click()
+    expect(tab.locator(".along")).to_have_count(0)
+    expect(tab.locator("#write")).to_have_text("Write with autocomplete")
+    page.shows(first)
+    expect(tab.locator("#output .fixed")).to_have_count(len(first.split()))
+
+
+def test_the_trail_has_only_what_still_stands(visit):
+    page = visit(AT_HOME)
+    tab = page.tab
+
+    def answer(route: Any) -> None:
+        start = json.loads(route.request.post_data)["prefix"]
+        words = [{"word": start, "probability": 0.5, **echo(TEXT, text=f"{start} c")}]
+        route.fulfill(json={"words": words, "source": "en", "target": "ko"})
+
+    tab.route("**/api/v1/translate", lambda route: fulfil(route, echo(TEXT, text="a b c")))
+    tab.route("**/api/v1/alternatives", answer)
+    page.type(TEXT)
+    page.shows("a b c")
+    for written in ("x", "x y", "z"):
+        tab.locator("#write").click()
+        tab.locator(".along textarea").fill(written)
+        page.tab.wait_for_function("() => document.querySelector('.along .rest').textContent === ' c'")
+        tab.keyboard.press("Escape")
+        page.shows(f"{written} c")
+        if written == "x y":
+            expect(tab.locator("#steps li")).to_have_text(["the model’s own", "wrote “x”", "wrote “x y”"])
+    expect(tab.locator("#steps li")).to_have_text(["the model’s own", "wrote “z”"])
+    tab.locator("#undo").click()
+    page.shows("x y c")
+    expect(tab.locator("#steps li")).to_have_text(["the model’s own", "wrote “x”", "wrote “x y”"])
+    # The request as code begins as it was written; without that, it has the lines alone.
+    tab.locator("#code > summary").click()
+    tab.get_by_label("JSON").check()
+    code = tab.locator("#code-text")
+    plain = {"texts": [TEXT], "source": "en", "target": "ko"}
+    assert json.loads(code.text_content()) == {**plain, "prefix": ["x y "]}
+    tab.locator("#undo").click()
+    tab.locator("#undo").click()
+    page.shows("a b c")
+    assert json.loads(code.text_content()) == plain
 
 
 def test_what_was_chosen_stays_with_its_sentence_when_another_joins_its_line(visit, server: Running):

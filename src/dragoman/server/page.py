@@ -17,6 +17,7 @@ from dragoman.server.routes import OWN, Call, Route
 
 WEB = Path(__file__).parent / "web"
 LINKED = re.compile(r'"page/([\w.]+)"')
+LATER = re.compile(r'import\("\./(\w+)\.js"\)')
 TYPES = {".js": "text/javascript", ".css": "text/css"}
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data: blob:; "
@@ -79,18 +80,22 @@ def linked(page: str) -> list[str]:
 
 @lru_cache(1)
 def parts() -> dict[str, bytes]:
-    """Return the scripts and styles of all pages by their names."""
-    return parts_of("index") | parts_of("runs")
+    """Return the scripts and styles of all pages by their names, with those that are loaded later."""
+    return parts_of("index", later=True) | parts_of("runs", later=True)
 
 
-def parts_of(page: str) -> dict[str, bytes]:
-    """Return the scripts and styles of a page: those that stand in its document, and all that they import."""
+def parts_of(page: str, later: bool = False) -> dict[str, bytes]:
+    """Return the scripts and styles that a page begins with: those in its document, and all that they import.
+
+    later: also the scripts that it imports when they are needed.
+    """
     found: dict[str, bytes] = {}
 
     def add(name: str) -> None:
         file = next(folder / name for folder in (WEB, INSPECTION) if (folder / name).exists())
         found[name] = file.read_bytes()
-        for imported in IMPORT.findall(found[name].decode()):
+        code = found[name].decode()
+        for imported in IMPORT.findall(code) + (LATER.findall(code) if later else []):
             if f"{imported}.js" not in found:
                 add(f"{imported}.js")
 

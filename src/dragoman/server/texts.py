@@ -26,7 +26,7 @@ class Task:
     beam: int | None = None  # None: that of the server
     split: Split = "sentences"
     tag: str = ""  # '' for that of the model
-    prefix: str = ""
+    prefixes: str | Sequence[str] = ""  # one for each text, or one for all
     safeguards: Safeguards = field(default_factory=Safeguards)
 
 
@@ -52,6 +52,7 @@ def translate_texts(call: Call, texts: Sequence[str], sources: Sequence[str], ta
     the request says, and Refusal for a glossary with two models. Their characters count as used by who asks.
     """
     documents = [read_text(text, task.parse) for text in texts]
+    every = [task.prefixes] * len(texts) if isinstance(task.prefixes, str) else task.prefixes
     results = [Translated(document, (), text) for document, text in zip(documents, texts, strict=True)]
     for source in dict.fromkeys(sources):
         if source == task.target:
@@ -60,7 +61,7 @@ def translate_texts(call: Call, texts: Sequence[str], sources: Sequence[str], ta
         own = [index for index, language in enumerate(sources) if language == source]
         lines = [line for index in own for line in documents[index].texts]
         # A translation begins with its prefix, so only its first line does.
-        prefixes = [task.prefix * (line == 0) for index in own for line in range(len(documents[index].texts))]
+        prefixes = [every[index] * (line == 0) for index in own for line in range(len(documents[index].texts))]
         found = iter(translate_lines(call, lines, prefixes, source, task))
         for index in own:
             passages = tuple(next(found) for _ in documents[index].texts)

@@ -68,7 +68,8 @@ function nodeSvg(node, best, ink) {
 }
 
 export function showTree(data) {
-  at("#tree").hidden = !data.tree;
+  at("#not-searched").hidden = Boolean(data.tree);
+  at("#tree-figure").hidden = !data.tree;
   if (!data.tree) return;
   const slider = at("#step");
   slider.oninput = drawTree;

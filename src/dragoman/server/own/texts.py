@@ -45,7 +45,7 @@ class TranslateRequest(Wishes, kw_only=True):
 
     texts: Annotated[list[str], Meta(min_length=1)]
     format: Literal["text", "html"] = "text"
-    prefix: str = ""
+    prefix: str | list[str] = ""  # of each translation, or of all
     alternatives: Annotated[int, Meta(ge=0)] = 0
     alignment: bool = False
     word_scores: bool = False
@@ -115,6 +115,8 @@ def translate(call: Call) -> TranslateAnswer:
     """Translate texts; say where each segment is in both, what is wrong with a translation, and what else it may be."""
     request: TranslateRequest = call.request
     check_size(call.service, request.texts, request.alternatives)
+    if not isinstance(request.prefix, str) and len(request.prefix) != len(request.texts):
+        raise Refusal(400, "a list of prefixes must have one for each text")
     target, source = languages_of(call, request)
     if source is None:
         sources, sure = map(list, zip(*detect_sources(call.service, request.texts, target), strict=True))
@@ -126,7 +128,7 @@ def translate(call: Call) -> TranslateAnswer:
         task_of(call, request, source, target),
         parse=FORMS[request.format],
         alternatives=request.alternatives,
-        prefix=request.prefix,
+        prefixes=request.prefix,
     )
     found = translate_texts(call, request.texts, sources, task)
     translations = [

@@ -3,7 +3,8 @@
 
 import { at, language, make, t } from "./elements.js";
 import { download } from "./files.js";
-import { translated } from "./paper.js";
+import { focusedLinks, translated } from "./paper.js";
+import { bare } from "./steering.js";
 
 const RULES = ["match", "exact", "any"];
 const KEPT = "glossary";
@@ -13,7 +14,9 @@ const MOST_FAULTS = 50; // that are listed
 let terms = {}; // by pair: lists of [source, targets, rule]
 let pairName = "";
 let drawnFor = ""; // languages
+let possible = false;
 let changed = () => {};
+let offered = null; // the word of which a term can be made
 const selected = { source: "", target: "" }; // what was last selected on each side
 
 const rows = () => (terms[pairName] ??= []);
@@ -46,11 +49,14 @@ export function setUpGlossary(whenChanged) {
   document.addEventListener("selectionchange", noteSelection);
 }
 
-export function drawGlossary(source, target, possible) {
+export function drawGlossary(source, target, takesTerms) {
+  possible = takesTerms;
   drawAddition();
+  if (!offered?.isConnected) at("#always").hidden = true;
   const name = [source, target, possible, language].join();
   if (name === drawnFor) return;
   drawnFor = name;
+  offerTerm();
   at("#terms-faults").replaceChildren();
   at("#terms-impossible").hidden = possible;
   pairName = `${source}-${target}`;
@@ -63,13 +69,33 @@ export function goToTerm(term) {
   const number = rows().findIndex(([source]) => normal(source) === term);
   const input = at("#terms tbody").children[number]?.querySelectorAll("input")[1] ?? at("#add-term");
   input.focus();
+  input.select?.();
+}
+
+// Offers to make a term of the word that has the focus: of one of the text, its translation is still to be written.
+export async function offerTerm() {
+  at("#always").hidden = true;
+  const words = possible && (await focusedLinks());
+  if (!words?.source) return;
+  offered = words.element;
+  const source = bare(words.source);
+  const target = offered.place.side === "target" ? bare(words.target) : "";
+  at("#always").textContent = target ? t("term-always", source, target) : t("term-begin", source);
+  at("#always").onclick = () => makeTerm(source, target);
+  at("#always").hidden = false;
+}
+
+function makeTerm(source, target) {
+  if (target || !rows().some(([known]) => normal(known) === normal(source))) put([source, target, "match"]);
+  redraw();
+  goToTerm(normal(source));
 }
 
 function drawTerms() {
   const fields = rows().map((row, number) => [
-    make("td", {}, field(row, 0, number)),
-    make("td", {}, field(row, 1, number)),
-    make("td", {}, ruleOf(row, number)),
+    make("td", { "data-name": t("glossary.source") }, field(row, 0, number)),
+    make("td", { "data-name": t("glossary.targets") }, field(row, 1, number)),
+    make("td", { "data-name": t("glossary.rule") }, ruleOf(row, number)),
     make("td", {}, make("button", { type: "button", onclick: () => remove(number), "aria-label": t("term-remove", number + 1) }, "×")),
   ]);
   at("#terms tbody").replaceChildren(...fields.map((cells) => make("tr", {}, ...cells)));

@@ -1,4 +1,4 @@
-// Looking inside: what the model did with the sentence that has the focus. It is asked for when a panel is opened.
+// Looking inside: what the model did with the sentence that has the focus. Loaded when a panel is first opened.
 
 import { ask, fetchFrom } from "./api.js";
 import { showAttention } from "./attention.js";
@@ -192,11 +192,8 @@ async function savePage() {
   });
 }
 
-// most: tokens of a sentence that the server inspects.
-export function setUpInside(most) {
-  at("#inside").hidden = !most;
-  for (const id of Object.keys(PANELS)) at(`#${id}`).addEventListener("toggle", () => open(id) && lookNow());
-  at("#inside-given").addEventListener("change", lookNow);
-  at("#save-inside").addEventListener("click", savePage);
-  themed.addEventListener("change", drawInside);
-}
+for (const id of Object.keys(PANELS)) at(`#${id}`).addEventListener("toggle", () => open(id) && lookNow());
+at("#inside-given").addEventListener("change", lookNow);
+at("#save-inside").addEventListener("click", savePage);
+themed.addEventListener("change", drawInside);
+lookNow();

@@ -20,6 +20,10 @@ export function steer({ line, wish }, translation) {
   else steered.delete(name);
 }
 
+// The translation of a line without the glossary, if it is known.
+export const withoutTerms = ({ line, wish }) => known.get(nameOf(line, withoutGlossary(wish)));
+export const withoutGlossary = (wish) => ({ ...wish, glossary: [] });
+
 function remember(line, wish, translation) {
   known.set(nameOf(line, wish), { ...translation, line, wish });
   if (known.size > MOST) known.delete(known.keys().next().value);

@@ -5,14 +5,13 @@ import { drawCode } from "./code.js";
 import { drawDocuments, setUpDocuments } from "./documents.js";
 import { at, fixed, language, make, speak, t, table } from "./elements.js";
 import { download } from "./files.js";
-import { drawGlossary, glossaryLines, setUpGlossary } from "./glossary.js";
-import { drawInside, lookInside, setUpInside } from "./inside.js";
+import { drawGlossary, glossaryLines, offerTerm, setUpGlossary } from "./glossary.js";
 import * as languages from "./languages.js";
-import { find, translateLines } from "./lines.js";
+import { find, translateLines, withoutGlossary } from "./lines.js";
 import { drawNotes } from "./notes.js";
 import { drawSource, drawTarget, percent, say, setUpPaper, showProbabilities, shown, translated } from "./paper.js";
 import { setUpSettings } from "./settings.js";
-import { carryOver, drawSteps, setUpSteering } from "./steering.js";
+import { carryOver, drawSteps, sentencesOf, setUpSteering } from "./steering.js";
 import { clearTrouble, showTrouble } from "./trouble.js";
 import { drawWithout, setUpWithout } from "./without.js";
 import { drawWriting, setUpWriting } from "./write.js";
@@ -29,6 +28,8 @@ let controller = new AbortController();
 let waiting = 0;
 let announcing = 0;
 let last = null; // the text and the wish of what is shown
+let others = null; // the answer with other translations
+let inside = null; // the module that looks inside, once a panel has been opened
 
 // A character is what the server counts: a code point.
 const lengthOf = (text) => [...text].length;
@@ -87,14 +88,23 @@ function finish(lines, wish) {
   settle(lines, wish);
   clearTimeout(announcing);
   if (wish) announcing = setTimeout(announce, QUIET);
+  if (wish) weighTerms(wish).catch(() => {}); // the next translation asks again
   if (at("#alternatives").open) showAlternatives();
-  lookInside();
+  inside?.lookInside();
+}
+
+// Asks what the lines with terms would be without them: a term may cost a sentence its grammar.
+async function weighTerms(wish) {
+  const { signal } = controller;
+  const lines = shown().filter(({ translation }) => translation?.terms_met.length).map(({ text }) => text);
+  await translateLines(lines, withoutGlossary(wish), limits.max_texts, signal, () => {});
+  if (lines.length && !signal.aborted) drawState();
 }
 
 // Everything that depends on what is shown and on the language of the page.
 function drawState() {
   const same = last && last.wish.source === last.wish.target;
-  const count = drawNotes(shown(), same ? t("already", languages.nameOf(last.wish.target)) : "");
+  drawNotes(shown(), same ? t("already", languages.nameOf(last.wish.target)) : "");
   const text = source.value;
   at("#hint").hidden = Boolean(text);
   at("#desk").classList.toggle("long", text.length > LONG);
@@ -109,20 +119,27 @@ function drawState() {
   at("#measured").textContent = last && pair?.aligned_by ? t("measured", inWordsOf(pair.aligned_by)) : "";
   at("#probabilities-label").hidden = !pair?.word_scores;
   if (limits.pairs) drawGlossary(languages.likely(), languages.target(), pair?.glossary !== false);
-  drawCode({ texts: text ? linesOf(text) : ["…"], source: languages.chosen().source, target: languages.target(), ...glossaryPart() });
-  return count;
+  drawCode({ ...asked(text), source: languages.chosen().source, target: languages.target(), ...glossaryPart() });
 }
 
 function redraw() {
   if (!last) return;
   settle(last.lines, last.wish);
-  lookInside();
+  inside?.lookInside();
 }
 
 function drawSteering() {
   drawSteps();
   drawWriting();
   drawWithout();
+}
+
+// The texts of the request as code: lines, or sentences where words of a line were chosen, as each is gone on from.
+function asked(text) {
+  if (!text) return { texts: ["…"] };
+  const parts = shown().flatMap(({ text: line, translation }) => (translation?.steered ? sentencesOf(translation) : [[line, ""]]));
+  const [texts, prefix] = [0, 1].map((which) => parts.map((part) => part[which]));
+  return prefix.some(Boolean) ? { texts, prefix } : { texts: linesOf(text) };
 }
 
 // Which layer and head align words, and how that was measured.
@@ -146,25 +163,32 @@ function announce() {
 }
 
 async function showAlternatives() {
-  const list = at("#alternative-list");
-  if (!last) return list.replaceChildren();
+  others = null;
+  if (!last) return drawAlternatives();
   const { lines, wish } = last;
   const body = { texts: [lines.join("\n")], ...wish, alternatives: limits.max_alternatives };
   try {
     const { translations } = await ask("api/v1/translate", { body, signal: controller.signal });
-    const [{ text: best, score, alternatives, alternative_scores: scores }] = translations;
-    const row = (text, score, number) => [
-      make("td", {}, String(number + 1)),
-      make("td", { dir: "auto", lang: wish.target }, make("span", {}, text)),
-      make("td", {}, fixed(score)),
-      make("td", {}, make("button", { type: "button", onclick: (event) => copy(text, event.target) }, t("copy"))),
-    ];
-    const head = ["alternatives.rank", "translation", "alternatives.score", "copy"].map((key) => make("th", { scope: "col" }, t(key)));
-    const rows = [best, ...alternatives].map((text, number) => row(text, [score, ...scores][number], number));
-    list.replaceChildren(alternatives.length ? table(head, rows) : make("p", {}, t("alternatives.none")));
+    others = translations[0];
+    drawAlternatives();
   } catch (error) {
-    if (error.name !== "AbortError") list.replaceChildren(make("p", { class: "warning" }, error.message || t(error.kind)));
+    if (error.name !== "AbortError") at("#alternative-list").replaceChildren(make("p", { class: "warning" }, error.message || t(error.kind)));
   }
+}
+
+function drawAlternatives() {
+  const list = at("#alternative-list");
+  if (!others) return list.replaceChildren();
+  const { text: best, score, alternatives, alternative_scores: scores } = others;
+  const row = (text, score, number) => [
+    make("td", {}, String(number + 1)),
+    make("td", { dir: "auto", lang: languages.target() }, make("span", {}, text)),
+    make("td", {}, fixed(score)),
+    make("td", {}, make("button", { type: "button", class: "link", onclick: (event) => copy(text, event.target) }, t("copy"))),
+  ];
+  const head = ["alternatives.rank", "translation", "alternatives.score", "copy"].map((key) => make("th", { scope: "col" }, t(key)));
+  const rows = [best, ...alternatives].map((text, number) => row(text, [score, ...scores][number], number));
+  list.replaceChildren(alternatives.length ? table(head, rows) : make("p", {}, t("alternatives.none")));
 }
 
 async function copy(text, button) {
@@ -245,7 +269,8 @@ function speakIn(chosen) {
   if (limits.pairs) languages.draw();
   drawState();
   drawSteering();
-  drawInside();
+  if (others) drawAlternatives();
+  inside?.drawInside();
 }
 
 function readAddress() {
@@ -254,6 +279,16 @@ function readAddress() {
   if (!wanted.has("text")) return;
   source.value = wanted.get("text");
   remember(); // the text does not stay in the address
+}
+
+// Most people never look inside, so what draws it is not loaded with the page.
+async function openInside({ target }) {
+  if (inside || !target.open) return;
+  try {
+    inside = await import("./inside.js");
+  } catch {
+    at("#inside-status").textContent = t("offline");
+  }
 }
 
 // Learns what is served, then translates what stands in the box.
@@ -265,7 +300,7 @@ async function start() {
       return showTrouble(error, start);
     }
     readAddress();
-    setUpInside(limits.max_inspect_tokens);
+    at("#inside").hidden = !limits.max_inspect_tokens;
     setUpDocuments(limits.document_formats ?? [], () => ({ ...languages.chosen(), ...glossaryPart() }));
     const settings = await ask("frontend/settings", { method: "GET" }).catch(() => ({}));
     at("#suggest").hidden = !settings.suggestions;
@@ -305,6 +340,7 @@ at("#suggest").addEventListener("click", openSuggestion);
 at("#suggestion-cancel").addEventListener("click", closeSuggestion);
 at("#suggestion").addEventListener("submit", sendSuggestion);
 at("#alternatives").addEventListener("toggle", () => at("#alternatives").open && showAlternatives());
+at("#inside").addEventListener("toggle", openInside, true);
 at("#code").addEventListener("toggle", drawState);
 at("#code").addEventListener("change", drawState);
 at("#show-keys").addEventListener("click", () => at("#keys").showModal());
@@ -317,10 +353,13 @@ addEventListener("hashchange", () => {
   translateNow();
 });
 
-setUpPaper(lookInside);
+setUpPaper(() => {
+  inside?.lookInside();
+  offerTerm();
+});
 setUpSteering(redraw, languages.pair);
 setUpWriting();
 setUpWithout(languages.pair);
 setUpGlossary(() => translateAfter(PAUSE));
-setUpSettings(speakIn, drawInside);
+setUpSettings(speakIn, () => inside?.drawInside());
 start();

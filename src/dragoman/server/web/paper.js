@@ -16,6 +16,7 @@ let withProbabilities = false;
 let focused = { side: "target", line: 0, sentence: 0, word: null }; // the place that has the focus, or had it last
 let onFocus = () => {};
 
+const labelOf = (word) => word.firstChild.textContent; // without its probability
 const other = (side) => (side === "source" ? "target" : "source");
 
 // Draws the lines of the source as they are typed, with the sentences of those whose translation is known.
@@ -117,9 +118,21 @@ export function focusedWord() {
   const element = sides[side][line]?.words[word];
   if (!element) return null;
   const words = [...element.parentNode.querySelectorAll(".word")];
-  const label = element.firstChild.textContent;
-  const same = words.filter((one) => one.firstChild.textContent === label);
+  const label = labelOf(element);
+  const same = words.filter((one) => labelOf(one) === label);
   return { side, label, before: same.indexOf(element) };
+}
+
+// The word that has the focus, or had it last, as `element`, and those that belong to it, by side; null: none.
+export async function focusedLinks() {
+  const place = focused;
+  const { side, line, word } = place;
+  const [here, there] = [sides[side][line], sides[other(side)][line]];
+  const element = here?.translation && here.words[word];
+  if (!element || here.translation !== there?.translation) return null;
+  const { alignment } = await examine(here.translation, pair);
+  if (place !== focused) return null;
+  return { element, [side]: labelOf(element), [other(side)]: linkedWith(place, there, alignment).map(labelOf).join(" ") };
 }
 
 function attend(place) {
@@ -186,17 +199,22 @@ function look(place) {
 // Shades the words that belong to a word.
 async function lookCloser(place, here, there) {
   if (looked === place) shade(here.words[place.word], "linked");
-  const own = place.side === "source" ? 0 : 1;
   const { alignment, others } = await examine(here.translation, pair);
+  const own = place.side === "target";
   markChoices((own ? here : there).words, others);
   if (looked !== place) return;
-  const linked = alignment.filter((link) => link[own] === place.word).map((link) => there.words[link[1 - own]]);
+  const linked = linkedWith(place, there, alignment);
   for (const word of linked) shade(word, "linked");
-  const words = linked.filter(Boolean).map((word) => word.firstChild.textContent);
-  const label = here.words[place.word].firstChild.textContent;
+  const words = linked.map(labelOf);
+  const label = labelOf(here.words[place.word]);
   const inLinks = () => (words.length ? t(`linked.${place.side}`, label, words.join(" ")) : t("linked.none", label));
   say(() => `${pair?.alignment ? inLinks() : ""} ${own ? inOtherWords(others[place.word]) : ""}`.trim());
   if (document.activeElement === here.words[place.word]) at("#announcement").textContent = at("#readout").textContent;
+}
+
+function linkedWith({ side, word }, there, alignment) {
+  const own = side === "source" ? 0 : 1;
+  return alignment.filter((link) => link[own] === word).map((link) => there.words[link[1 - own]]).filter(Boolean);
 }
 
 // Whether there are other words for a place. most: how probable the likeliest is at most.
@@ -320,6 +338,9 @@ function firstOfSentence(words, here, step) {
   const number = sentences.indexOf(words[here]?.closest(".sentence"));
   return at(".word", sentences[number + step] ?? sentences[number] ?? document.createElement("p"));
 }
+
+// Puts the focus on the word of a line of the translation that had it last, or else on its first.
+export const goToLine = (line) => goToWord(line, (focused.side === "target" && focused.line === line && focused.word) || 0);
 
 // Puts the focus on a word of a line of the translation.
 export function goToWord(line, number) {

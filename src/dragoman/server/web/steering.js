@@ -22,6 +22,14 @@ export function sentenceAt(place) {
   return { translation, source, target, fixed: translation.fixed?.[place.sentence] ?? 0 };
 }
 
+// The sentences of a translation that was steered: each text with what was fixed of its translation, as a prefix.
+export const sentencesOf = ({ line, text, segments, fixed }) =>
+  segments.map(({ source, target: [start, end] }, number) => {
+    const kept = cut(text, [start, start + (fixed[number] ?? 0)]);
+    const space = kept && cut(text, [start + fixed[number], end]).startsWith(" "); // without it, the last word may go on
+    return [cut(line, source), space ? `${kept} ` : kept];
+  });
+
 // Puts another sentence in the place of one. kept: how many of its letters were chosen or written.
 export function replaceSentence(place, chosen, called) {
   const { text, kept } = chosen;
@@ -66,6 +74,13 @@ export function carryOver(before) {
 // The steps that belong to what is shown.
 const visible = () => steps.filter(({ after }) => shown().some(({ translation }) => translation?.steered && find(after.line, after.wish) === translation));
 
+// Whether what a step has fixed is still there: whoever writes a sentence anew may have written something else.
+function stands({ place, after, chosen }) {
+  const now = find(after.line, after.wish);
+  const [text, fixed] = [cut(now.text, now.segments[place.sentence].target), now.fixed[place.sentence]];
+  return chosen.kept <= fixed && text.startsWith(cut(chosen.text, [0, chosen.kept]));
+}
+
 // Takes back the steps from one on.
 function undoFrom(step) {
   const gone = visible().slice(visible().indexOf(step)).reverse();
@@ -89,8 +104,8 @@ export function drawSteps() {
   const chosen = visible();
   at("#steps").hidden = !chosen.length;
   const back = (text, onclick, current) => make("li", {}, make("button", { type: "button", onclick, "aria-current": current ? "step" : null }, text));
-  const crumbs = chosen.map(({ called }, number) =>
-    back(called(), () => chosen[number + 1] && undoFrom(chosen[number + 1]), number === chosen.length - 1),
+  const crumbs = chosen.flatMap((step, number) =>
+    stands(step) ? [back(step.called(), () => chosen[number + 1] && undoFrom(chosen[number + 1]), number === chosen.length - 1)] : [],
   );
   at("#steps ol").replaceChildren(back(t("steps.first"), () => undoFrom(chosen[0])), ...crumbs);
   for (const { translation, sentences } of shown()) {
@@ -129,7 +144,8 @@ async function offer(word) {
   const title = score === undefined ? t("choices.title", own) : t("choices.title-with", own, percent(Math.exp(score)));
   const status = make("p", { role: "status" }, t("choices.working"));
   const list = make("ol", {});
-  at("#choices").replaceChildren(make("h2", { id: "choices-title" }, title), status, list);
+  const close = make("button", { type: "button", class: "link", onclick: () => at("#choices").hidePopover() }, t("close"));
+  at("#choices").replaceChildren(make("h2", { id: "choices-title" }, title), status, list, close);
   openBeside(word);
   const prefix = textBefore(word);
   try {

@@ -22,30 +22,36 @@ function begin() {
     "aria-label": t("write.label", sentence.source), "aria-describedby": "write-help",
   });
   const help = make("p", { class: "note", id: "write-help" }, t("write.help"));
+  const accept = (key, taken) => make("button", { type: "button", onmousedown: keepFocus, onclick: () => take(taken()) }, t(key));
+  const buttons = make("p", { class: "bar" }, accept("write.word", nextWord), accept("write.rest", remainder));
   const said = make("span", { class: "unseen", role: "status" });
-  const editor = make("div", { class: "along" }, make("div", { class: "ghost", "aria-hidden": "true", dir: "auto" }, typed, rest), box, help, said);
+  const editor = make("div", { class: "along" }, make("div", { class: "ghost", "aria-hidden": "true", dir: "auto" }, typed, rest), box, buttons, help, said);
   const { sentences } = shown()[place.line];
   const original = sentences[place.sentence];
   original.hidden = true;
   original.after(editor);
   const letters = [...sentence.target];
-  open = { sentence, original, editor, box, typed, rest, said, text: sentence.target, known: null, controller: new AbortController(), speaking: 0 };
+  open = { sentence, original, editor, box, buttons, typed, rest, said, text: sentence.target, known: null, controller: new AbortController(), speaking: 0 };
   box.value = letters.slice(0, sentence.fixed).join("");
   draw();
   box.addEventListener("input", (event) => !event.isComposing && follow());
   box.addEventListener("compositionend", follow);
   box.addEventListener("keydown", press);
-  box.addEventListener("blur", () => pressed || leave());
+  editor.addEventListener("focusout", (event) => pressed || editor.contains(event.relatedTarget) || leave());
+  drawWriting();
   box.focus();
   box.setSelectionRange(box.value.length, box.value.length);
 }
 
 // What follows from what stands in the box.
 const remainder = () => (open.text.startsWith(open.box.value) ? open.text.slice(open.box.value.length) : "");
+const nextWord = () => remainder().match(/^\s*\S+/)?.[0] ?? remainder();
+const keepFocus = (event) => event.preventDefault(); // so that the keyboard of a phone stays open
 
 function draw() {
   open.typed.textContent = open.box.value;
   open.rest.textContent = remainder() || "\u200b";
+  for (const button of open.buttons.children) button.disabled = !remainder();
   clearTimeout(open.speaking);
   open.speaking = setTimeout(() => open && (open.said.textContent = remainder()), QUIET);
 }
@@ -74,6 +80,7 @@ async function follow() {
 }
 
 function take(text) {
+  open.box.focus();
   open.box.setSelectionRange(open.box.value.length, open.box.value.length);
   document.execCommand("insertText", false, text); // which the browser can undo
 }
@@ -92,7 +99,7 @@ function press(event) {
   if (!rest || event.shiftKey || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Tab") {
     event.preventDefault();
-    take(rest.match(/^\s*\S+/)?.[0] ?? rest);
+    take(nextWord());
   } else if (event.key === "End" && atEnd) {
     event.preventDefault();
     take(rest);
@@ -110,6 +117,7 @@ function leave() {
   open = null;
   editor.remove();
   original.hidden = false;
+  drawWriting();
   const changed = written + rest !== sentence.target || [...written].length !== sentence.fixed;
   if (!written || !changed || sentenceAt(place)?.translation !== sentence.translation) return;
   const { flags, terms_met, terms_missed } = known ?? sentence.translation;
@@ -118,7 +126,9 @@ function leave() {
 }
 
 export function drawWriting() {
-  at("#write").disabled = !shown().some(({ translation }) => translation?.segments?.length);
+  const writing = Boolean(open?.box.isConnected);
+  at("#write").disabled = !writing && !shown().some(({ translation }) => translation?.segments?.length);
+  at("#write").textContent = t(writing ? "write.done" : "write");
 }
 
 export function setUpWriting() {
@@ -134,11 +144,11 @@ export function setUpWriting() {
     event.preventDefault();
     begin();
   });
-  at("#write").addEventListener("click", begin);
+  at("#write").addEventListener("click", () => (open?.box.isConnected ? leave() : begin()));
   // Were the box left when a press takes the focus, what is pressed would move away before its click.
   addEventListener("mousedown", (event) => (pressed = !event.button), true);
   addEventListener("click", (event) => {
     pressed = false;
-    if (open && !open.editor.contains(document.activeElement)) leave();
+    if (open && event.target !== at("#write") && !open.editor.contains(document.activeElement)) leave();
   }, true);
 }
