@@ -234,8 +234,12 @@ def test_a_model_of_numbers_translates_numbers(translator: Translator):
 
 
 @pytest.mark.parametrize(
-    "marker", ["- ", "– ", "-- ", "• ", "→ ", "😀 ", "2) ", "(3) ", "[4] ", "5. ", "6.7. ", "-", "–", "—", "•"]
-)
+    "marker",
+    [
+        "- ", "– ", "-- ", "• ", "→ ", "😀 ", "2) ", "(3) ", "[4] ", "5. ", "6.7. ", "-", "–", "—", "•",
+        "- ♪ ", "- 😀 ", "→ ♪ ", "[2] • ", "- 2) ", "• –", "- 5. ",
+    ],
+)  # fmt: skip
 def test_bullets_numbers_and_dashes_of_dialogue_stay(translator: Translator, marker: str):
     dog, man = (one.text for one in translator.translate(["The dog.", "The man."]))
     assert translator.translate([f"{marker}The dog. {marker}The man."])[0].text == f"{marker}{dog} {marker}{man}"

@@ -15,11 +15,11 @@ from dragoman.text.glossary import TermMatch
 from dragoman.text.segmentation import group_sentences, split_sentences, split_to_fit
 
 WIDE_SPACE = re.compile(r"\s{3,}")  # longer runs of white space than training texts have
-# What stands before a text and has no words: a dash of dialogue, a bullet, a number of a list, a note, an emoji.
+# What stands before a text and has no words: dashes of dialogue, bullets, numbers of a list, notes, emoji.
 MARKER = regex.compile(
     r"""\s*(?:(?:[\p{Pd}\p{So}\p{Sm}#*•◦‣·][\p{Pd}\p{So}\p{Sm}\p{M}\p{Cf}#*•◦‣·]*+
     | \(?\d{1,3}\) | \[\d{1,3}\] | (?:\d{1,3}\.)++(?=\s+[\p{Lu}\p{Lo}¿¡"“«]) )\s+
-    | [-–—―−•](?=[^\W\d]|[¿¡"“«]) )(?=\S)""",
+    | [-–—―−•](?=[^\W\d]|[¿¡"“«]))++(?=\S)""",
     regex.VERBOSE,
 )
 LINE_END = re.compile(r"<br(?=[\s/>])[^<>]*>\s*\Z", re.IGNORECASE)

@@ -27,9 +27,12 @@ import regex
 from dragoman.text.placeholders.detect import Kind, Placeholder, find, is_positional
 from dragoman.text.placeholders.tags import parse_tag, tag_pairs
 
-# What a placeholder may stand beside, but not inside. Chinese and Japanese are written without spaces.
+# What a placeholder may stand beside, but not inside: words, and amounts with their currency. Chinese and Japanese are
+# written without spaces.
 LETTERS = r"[[\p{L}\p{N}\p{M}_\u200c\u200d\u00ad]--[\p{Han}\p{Hiragana}]]++"
-TOKEN = regex.compile(rf"(?xV1) {LETTERS} (?:['’.,:\-‑·/@&+=\\]{LETTERS})*+ | \p{{RI}}{{2}}\p{{M}}*+ | (?!\s)\X")
+TOKEN = regex.compile(
+    rf"(?xV1) (?:\p{{Sc}}(?=\p{{N}}))?+ {LETTERS} (?:['’.,:\-‑·/@&+=\\]{LETTERS})*+ | \p{{RI}}{{2}}\p{{M}}*+ | (?!\s)\X"
+)
 SEPARATING = {"br", "hr", "p", "div", "li", "td", "th", "tr"}  # tags that end a word
 UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
 SPACE_AFTER = regex.compile(r"[\p{L}\p{N}\p{M}_.,;:!?…%)\]}»”’]")
