@@ -101,7 +101,7 @@ def test_a_message_names_the_key_in_the_file():
         ({"model": {"positions": ["rotary"]}}, ", not ['rotary']"),
         ({"model": {"positions": "sinusoid"}}, ", not 'sinusoid'"),
         ({"model": {"attention": {"score": "cosine"}}}, "score must be one of dot, unscaled, additive"),
-        ({"model": {"kind": "gpt"}}, "unknown kind 'gpt', expected one of transformer, recurrent"),
+        ({"model": {"kind": "gpt"}}, "unknown kind 'gpt', expected one of transformer, ablation, recurrent"),
         ({"model": {"kind": 5}}, "unknown kind '5'"),
         ({"model": {"kind": ["transformer"]}}, "unknown kind"),
         ({"model": {"kind": {"name": "transformer"}}}, "unknown kind"),
