@@ -333,7 +333,7 @@ def dragoman(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 def chromium() -> Iterator[Any]:
     """One browser for all tests of pages."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
-    names = ("chromium-headless-shell", "chromium", "chromium-browser")  # the first opens no windows: a third of the time
+    names = ("chromium-headless-shell", "chromium", "chromium-browser")  # the first opens no windows, and is faster
     if not (program := os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)):
         pytest.skip("no Chromium on this machine: install the package chromium")
     with api.sync_playwright() as playwright:
