@@ -21,7 +21,7 @@ from dragoman.training.limits import share_done, total_steps
 
 MOST_POINTS = 2_000  # of a curve in an answer
 READ = 16 << 20  # bytes of metrics in an answer
-TAIL = 64 << 10  # bytes at the end of the metrics, where the latest step is
+TAIL = 64 << 10  # bytes at the end of the metrics or the log, where the latest step is, or how it ended
 MOST_SAMPLES = 1 << 20  # bytes
 SILENT = 90.0  # seconds without a line in the log, which gets one every 10 s, after which a run counts as silent
 SAMPLES = re.compile(r"step-(\d{8,10})\.txt")
@@ -147,21 +147,19 @@ class RunFolders:
 
     def _latest(self, run: Path) -> tuple[int, float]:
         """Return the step and the seconds of the last row that its metrics have."""
-        file = run / "metrics.jsonl"
-        if self.holds(file):
-            size = file.stat().st_size
-            for line in reversed(read_lines(file, max(0, size - TAIL), TAIL)[0]):
-                if (row := parse_row(line)) and "seconds" in row[2]:
-                    return row[1], row[2]["seconds"]
+        for line in reversed(self._last_lines(run / "metrics.jsonl")):
+            if (row := parse_row(line)) and "seconds" in row[2]:
+                return row[1], row[2]["seconds"]
         return 0, 0.0
 
     def _last_logged(self, run: Path) -> str:
         """Return the last line of a run's log, '' where it has none."""
-        file = run / "train.log"
-        if not self.holds(file):
-            return ""
-        lines = read_lines(file, max(0, file.stat().st_size - TAIL), TAIL)[0]
+        lines = self._last_lines(run / "train.log")
         return lines[-1].decode(errors="replace") if lines else ""
+
+    def _last_lines(self, file: Path) -> list[bytes]:
+        """Return the whole lines among the last TAIL bytes of a file, [] where there is none."""
+        return read_lines(file, max(0, file.stat().st_size - TAIL), TAIL)[0] if self.holds(file) else []
 
     def read(self, run: Path, start: int) -> Piece:
         """Return what the metrics of a run say from a byte on; from the first one if they are shorter than that."""
