@@ -306,7 +306,7 @@ def test_any_bytes_come_back_and_take_any_translation(data: bytes, suffix: str, 
 def test_with_other_texts_it_is_not_the_same_bytes(suffix: str):
     """The control for the tests above."""
     assert translated(fixture(suffix), suffix) != fixture(suffix)
-    with pytest.raises(ValueError, match="one translation for each text"):
+    with pytest.raises(UsageError, match=r"99 translations for a document with \d+ texts: give one for each"):
         read_document(fixture(suffix), suffix).fill(["only one"] * 99)
 
 

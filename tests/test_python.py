@@ -70,6 +70,8 @@ def test_a_string_gives_one_translation_and_anything_that_yields_strings_a_list(
         (None, "translate takes a string or a list of strings, not None"),
         (5, "translate takes a string or a list of strings, not 5"),
         (b"The dog", "translate takes a string or a list of strings, not b'The dog'"),
+        ({"text": "The dog"}, "translate takes a string or a list of strings, not {'text': 'The dog'}"),
+        ({"The dog"}, "translate takes a string or a list of strings, not {'The dog'}"),
         (["a", None], "texts[1] must be a string, not None"),
         ((3,), "texts[0] must be a string, not 3"),
     ],

@@ -1,6 +1,7 @@
 """Training: a run that was stopped, however it was stopped, is resumed as if nothing had happened."""
 
 import dataclasses
+import io
 import json
 import shutil
 import signal
@@ -26,6 +27,7 @@ from conftest import (
     with_training,
     write_tsv,
 )
+from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from dragoman.config import AttentionConfig, ModelConfig, RunConfig, SearchConfig, TrainingConfig, read_toml
@@ -39,9 +41,12 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation.metrics import evaluate
 from dragoman.model import build
 from dragoman.model_folder import read_model, verify_files
-from dragoman.training import batch_size
+from dragoman.training import batch_size, loop
 from dragoman.training.checkpoint import TrainingProgress, checkpoints, save_checkpoint
-from dragoman.training.limits import share_done, total_steps
+from dragoman.training.distributed import ProcessGroup
+from dragoman.training.journal import Journal
+from dragoman.training.limits import reason_to_end, share_done, total_steps
+from dragoman.training.loop import train
 from dragoman.training.signals import GracefulStop
 from dragoman.training.validation import Validation, is_better
 from dragoman.translation.translator import Translator
@@ -201,13 +206,27 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(
     assert (state(tmp_path / "run") == whole.state) == (seed == 1)
 
 
+def test_ctrl_c_while_a_run_is_read_says_what_to_do_and_leaves_it(
+    corpus: Corpus, whole: Whole, monkeypatch: pytest.MonkeyPatch
+):
+    def press(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(loop, "open_run", press)
+    before, said = tree(whole.out), io.StringIO()
+    with pytest.raises(KeyboardInterrupt), Journal(whole.out, Console(file=said)) as journal:
+        train(run_config(corpus, whole.out), journal)
+    assert said.getvalue() == "stopped while loading; rerun the same command\n"
+    assert tree(whole.out) == before
+
+
 def test_a_finished_run_says_so_and_changes_nothing(corpus: Corpus, whole: Whole):
     before, links = tree(whole.out / "checkpoints"), [(whole.out / name).readlink() for name in ("best", "last")]
     notebook = run_training(run_config(corpus, whole.out))
     assert notebook.returned is not None
     assert notebook.returned.step == STEPS
     assert notebook.losses == []
-    assert notebook.logged[-1].startswith("finished: all 12 steps done")
+    assert notebook.logged[-1].startswith("finished: all 12 steps done, after 12 steps and ")
     assert tree(whole.out / "checkpoints") == before
     assert [(whole.out / name).readlink() for name in ("best", "last")] == links
 
@@ -458,6 +477,14 @@ def test_length_and_share_of_a_run_are_those_of_the_limit_that_comes_first(
     progress = TrainingProgress(step=35, epoch=3, batch=5, seconds=180.0)
     assert total_steps(settings, batches=10) == steps
     assert share_done(progress, settings, batches=10) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("limit", "why"), [(36, ""), (35, "all 35 steps done"), (30, "the limit of 30 steps is exceeded")]
+)
+def test_a_run_beyond_a_limit_that_was_lowered_says_so(limit: int, why: str):
+    alone = ProcessGroup(torch.device("cpu"))
+    assert reason_to_end(TrainingProgress(step=35), TrainingConfig(max_steps=limit), alone) == why
 
 
 @pytest.mark.parametrize(

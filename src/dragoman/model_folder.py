@@ -99,7 +99,9 @@ def read_checksums(folder: Path) -> dict[str, tuple[int, str]]:
         kind = "a file; name the model folder that it is in" if folder.is_file() else "no such model folder"
         raise DragomanError(f"{folder}: {kind}")
     if not (folder / MANIFEST).is_file():
-        raise DragomanError(f"{folder}: not a model folder: it has no {MANIFEST}")
+        inside = sorted(manifest.parent for part in ("*", "*/best") for manifest in folder.glob(f"{part}/{MANIFEST}"))
+        hint = f"; did you mean {inside[0]}?" if inside else ""
+        raise DragomanError(f"{folder}: not a model folder: it has no {MANIFEST}{hint}")
     refuse_links_out(folder)
     try:
         manifest = {

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from dragoman.documents.encoding import Encoding
+from dragoman.errors import UsageError, plural
 from dragoman.text import placeholders
 from dragoman.text.faults import is_empty
 
@@ -93,15 +94,17 @@ class Document:
     def fill(self, translations: Sequence[str]) -> bytes:
         """Return the bytes of the document with `translations`, one for each of its texts, in their places.
 
-        A text stays as it was, byte for byte, where its translation is the same or has lost all words. Raise ValueError
+        A text stays as it was, byte for byte, where its translation is the same or has lost all words. Raise UsageError
         where there are not as many translations as texts, DragomanError where the document's encoding cannot write one.
         """
         return self.encoding.encode(self.fill_text(translations))
 
     def fill_text(self, translations: Sequence[str]) -> str:
-        """Return what `fill` does as characters. Raise ValueError where it does."""
-        if len(translations) != sum(len(passage.texts) for passage in self.passages):
-            raise ValueError("expected one translation for each text")
+        """Return what `fill` does as characters. Raise UsageError where it does."""
+        count = sum(len(passage.texts) for passage in self.passages)
+        if len(translations) != count:
+            given = plural(len(translations), "translation")
+            raise UsageError(f"{given} for a document with {plural(count, 'text')}: give one for each")
         return self._rewrite(Span(0, len(self.original)), self.changes(translations))
 
     def changes(self, translations: Sequence[str]) -> list["Change"]:

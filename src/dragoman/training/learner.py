@@ -21,14 +21,7 @@ from dragoman.training.distributed import ProcessGroup
 from dragoman.training.loss import Objective
 from dragoman.training.memory import checkpoint_activations, free_cache
 from dragoman.training.optimizer import adam
-from dragoman.training.parallel import (
-    DataParallel,
-    FullyShardedParallel,
-    GradientSync,
-    LocalStats,
-    copy_to_shard,
-    gather_shards,
-)
+from dragoman.training.parallel import DataParallel, GradientSync, LocalStats
 from dragoman.training.precision import DTYPES, LossScale
 
 MicroBatches = Sequence[Batch | None]  # None: empty, or another process's
@@ -60,6 +53,8 @@ class Learner:
             checkpoint_activations(model)
         self.sync: GradientSync
         if settings.shard and group.size > 1:
+            from dragoman.training.sharding import FullyShardedParallel
+
             self.sync = FullyShardedParallel(self.objective, group)
         else:
             self.sync = DataParallel(model, group, settings.deterministic)
@@ -189,7 +184,7 @@ class Learner:
         model.to(self.group.device)
         values = self.average or list(self.model.parameters())
         for parameter, value in zip(model.parameters(), values, strict=True):
-            parameter.copy_(gather_shards(value))
+            parameter.copy_(self.sync.gather(value))
         return model
 
     def state(self) -> dict[str, Tensor]:
@@ -200,9 +195,9 @@ class Learner:
         state: dict[str, Tensor] = {}
         for name, parameter in self.model.named_parameters():
             for key, value in self.optimizer.state[parameter].items():
-                state[f"{name}.{key}"] = gather_shards(value).cpu()
+                state[f"{name}.{key}"] = self.sync.gather(value).cpu()
             if self.average:
-                state[f"{name}.weights"] = gather_shards(parameter.detach()).cpu()
+                state[f"{name}.weights"] = self.sync.gather(parameter.detach()).cpu()
         state["loss_scale"] = torch.tensor([self.loss_scale.value, self.loss_scale.steps])
         return state
 
@@ -216,12 +211,12 @@ class Learner:
         averages = iter(self.average)
         for name, parameter in self.model.named_parameters():
             if self.average:
-                copy_to_shard(next(averages), values[name])
-                copy_to_shard(parameter, state[f"{name}.weights"])
+                self.sync.copy(next(averages), values[name])
+                self.sync.copy(parameter, state[f"{name}.weights"])
             else:
-                copy_to_shard(parameter, values[name])
+                self.sync.copy(parameter, values[name])
             for key, value in self.optimizer.state[parameter].items():
-                copy_to_shard(value, state[f"{name}.{key}"])
+                self.sync.copy(value, state[f"{name}.{key}"])
         scale, steps = state["loss_scale"].tolist()
         self.loss_scale.value, self.loss_scale.steps = scale, int(steps)
 

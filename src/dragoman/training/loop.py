@@ -51,8 +51,12 @@ def train(config: RunConfig, journal: Journal | None = None) -> TrainingProgress
         if group.first:
             stack.enter_context(lock_folder(Path(config.out)))
             require_links(Path(config.out))
-        with end_at_once():
-            run = open_run(config, group, journal)
+        try:
+            with end_at_once():
+                run = open_run(config, group, journal)
+        except KeyboardInterrupt:
+            journal.display.log(f"{STOPPED} while loading; rerun the same command")
+            raise
         loop = Loop(run)
         with graceful_stop() as stop:
             loop.run_to_end(stop)

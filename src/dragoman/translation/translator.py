@@ -5,7 +5,7 @@ Ids, models and search lie below this module, commands above it.
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from itertools import compress, islice, pairwise
@@ -606,7 +606,7 @@ def checked_texts(texts: str | Iterable[str]) -> list[str]:
     """Return a text, or several, as a list. Raise UsageError for what is no string, naming where it is."""
     if isinstance(texts, str):
         return [texts]
-    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+    if isinstance(texts, bytes | Mapping | Set) or not isinstance(texts, Iterable):
         raise UsageError(f"translate takes a string or a list of strings, not {texts!r}")
     for index, text in enumerate(texts := list(texts)):
         if not isinstance(text, str):
