@@ -126,7 +126,9 @@ def test_the_benchmark_of_serving_runs_and_loses_nothing(trained: Path, pairs: l
     assert tuple(PARTS) == SERVING_PARTS
     report = benchmark(str(trained), test, SERVING_PARTS, threads=1, rounds=1, seconds=1.0, minutes=0.1, requests=500)
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|", report, re.MULTILINE))
-    nothing = ("one length: failed", "mixed lengths: failed", "other answers", "sent and not answered", "exit code")
+    for title in ("one length", "mixed lengths"):
+        assert rows[f"{title}: refused, otherwise failed"] == "0, 0", report
+    nothing = ("other answers", "sent and not answered", "exit code")
     assert [rows[name] for name in nothing] == ["0"] * len(nothing), report
     assert rows["answered, refused, neither"].endswith(", 0")
     assert [rows["accepted"]] == re.findall(r"accepted \| \S+ \| (\S+):", report)

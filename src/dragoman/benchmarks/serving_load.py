@@ -55,7 +55,7 @@ def steady_load(setting: Setting) -> str:
             p50, p99 = statistics.median(times), percentile(times, 0.99)
             rows += [
                 [f"{title}: requests, a second", f"{len(answers):,}, {rate:.1f}", ""],
-                [f"{title}: failed", f"{count_failed(answers):,}", "0"],
+                [f"{title}: refused, otherwise failed", describe_failures(answers), "0, 0"],
                 [f"{title}: p50, p99", f"{milliseconds(p50)}, {milliseconds(p99)} ms", ""],
             ]
             if requests is alike:
@@ -224,9 +224,11 @@ def capacity(server: ServerProcess, requests: Sequence[Request], seconds: float)
     return take_turn(server, Plan(server.port, requests, CROWD, seconds)).rate
 
 
-def count_failed(answers: Sequence[Answer]) -> int:
-    """Return how many answers are not 200."""
-    return sum(answer.status != 200 for answer in answers)
+def describe_failures(answers: Sequence[Answer]) -> str:
+    """Return '12, 0': how many requests were refused (503), and how many got another answer than 200, or none."""
+    failed = [answer.status for answer in answers if answer.status != 200]
+    refused = failed.count(503)
+    return f"{refused:,}, {len(failed) - refused:,}"
 
 
 def mixed_lengths(sentences: Sequence[str]) -> list[str]:
