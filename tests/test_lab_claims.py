@@ -290,7 +290,8 @@ def norms_results() -> list[Claims]:
     steady, moving = (1.0, 1.0, 1.0), (1.0, 2.0, 3.0)
 
     def reached(good: float, bad: float) -> dict[tuple[str, int], float]:
-        return {(layer, 64): 0.9, (batch, 64): 0.9, (layer, 4): good, (batch, 4): bad}
+        others = {(kind, size): 0.9 for kind in (layer, batch) for size in (64, 4)}
+        return {**others, (layer, 1): good, (batch, 1): bad}
 
     by_sentence, by_token = ({"token": (28, a), "sentence": (4, b)} for a, b in ((0.5, 0.0), (0.0, 0.5)))
     return [

@@ -3,8 +3,12 @@
 import pytest
 
 from dragoman.lab import (
+    additive,
     feed_forward,
+    heads,
+    label_smoothing,
     learned_positions,
+    norms,
     pre_post_norm,
     recall,
     residuals,
@@ -13,7 +17,7 @@ from dragoman.lab import (
 )
 from dragoman.lab.experiment import Effort
 from dragoman.lab.reversal_setup import CLEARLY, last
-from dragoman.lab.tasks import learn, small, warm_up
+from dragoman.lab.tasks import Learned, learn, small, warm_up
 
 pytestmark = pytest.mark.slow
 
@@ -42,6 +46,35 @@ def test_a_large_d_k_learns_clearly_worse_without_the_division(seed: int):
     assert scaled < 0.6 * unscaled
     scaled, unscaled = losses(1, 20)
     assert scaled == unscaled
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_large_d_k_does_additive_attention_no_harm_and_the_unscaled_product_much(seed: int):
+    """It learns about as well as the scaled product. At d_k = 1 neither product is behind it by much."""
+
+    def behind_additive(d_k: int) -> tuple[float, float]:
+        scores = (additive.SCALED, additive.UNSCALED, additive.ADDITIVE)
+        scaled, unscaled, best = (additive.run_trial(score, d_k, seed, 160).loss for score in scores)
+        return scaled - best, unscaled - best
+
+    scaled, unscaled = behind_additive(additive.LARGE)
+    assert abs(scaled) < 0.4
+    assert unscaled > 1
+    assert max(map(abs, behind_additive(1))) < 0.4
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_any_number_of_heads_learns_and_heads_of_one_number_learn_less(seed: int):
+    """After one step none has learned, and they are alike."""
+
+    def learned(steps: int) -> dict[int, Learned]:
+        return {count: heads.run_trial(count, seed, steps).learned for count in (1, 8, 64)}
+
+    first, after = learned(1), learned(160)
+    assert min(one.accuracy for one in after.values()) > 0.7
+    assert max(one.accuracy for one in first.values()) < 0.3
+    assert max(last(after[count].losses) for count in (1, 8)) < last(after[64].losses) - CLEARLY
+    assert max(abs(first[count].losses[0] - first[64].losses[0]) for count in (1, 8)) < CLEARLY
 
 
 def test_sinusoids_and_a_learned_table_learn_alike():
@@ -96,3 +129,37 @@ def test_a_deep_stack_learns_with_residuals_alone():
     assert right(residuals.WITH, residuals.DEEP) >= 0.6
     assert right(residuals.WITHOUT, residuals.DEEP) <= 0.3
     assert right(residuals.WITHOUT, 1) >= 0.6
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_batch_norm_learns_from_large_batches_and_less_than_layer_norm_from_single_pairs(seed: int):
+    """And what it has learned depends on the company of a sentence."""
+
+    def learned(kind: str, size: int) -> tuple[float, float, float]:
+        model, rate = norms.make_model(kind, seed), warm_up(norms.PEAK, norms.WARMUP)
+        right = learn(model, norms.TASK, steps=200, seed=seed, rate=rate, batch=size).accuracy
+        in_use, _, one_by_one = norms.measure_losses(model, norms.TASK.pairs(64, seed + 1))
+        return right, in_use, one_by_one
+
+    right, in_use, one_by_one = learned(norms.BATCH, 64)
+    assert right > 0.9
+    assert one_by_one > 5 * in_use
+    right, in_use, one_by_one = learned(norms.LAYER, 64)
+    assert right > 0.9
+    assert one_by_one == pytest.approx(in_use, rel=1e-4)
+    assert learned(norms.BATCH, 1)[0] < learned(norms.LAYER, 1)[0] - 0.05
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_smoothing_makes_a_model_less_sure_and_more_often_right_where_labels_are_wrong(seed: int):
+    """Perplexity does not suffer. After 20 steps, before wrong labels are known by heart, accuracy is the same."""
+
+    def tested(smoothing: float, steps: int) -> label_smoothing.Trial:
+        model = label_smoothing.train_on_noise(smoothing, steps, seed)
+        return label_smoothing.Trial.of(smoothing, [label_smoothing.test_model(model, seed)])
+
+    plain, smooth = tested(0.0, 200), tested(0.1, 200)
+    assert smooth.highest < plain.highest - 0.05
+    assert smooth.accuracy > plain.accuracy + 0.02
+    assert smooth.perplexity < plain.perplexity
+    assert tested(0.1, 20).accuracy == pytest.approx(tested(0.0, 20).accuracy, abs=0.01)
