@@ -228,7 +228,7 @@ HOSTILE = [
             changed(target="Собака видит красных кошек.")),
     # CSV and JSON lines.
     Hostile("CSV open quote", {"a.csv": csv_rows(CLEAN[:AT]) + b'"a,b\n'}, "record", "a.csv:7: not CSV: unexpected"),
-    Hostile("CSV one column", {"a.csv": csv_rows(CLEAN[:AT]) + b"a\n"}, "columns", "a.csv:7: 1 columns, expected 2"),
+    Hostile("CSV one column", {"a.csv": csv_rows(CLEAN[:AT]) + b"a\n"}, "columns", "a.csv:7: 1 column, expected 2"),
     Hostile("CSV no names", {"a.csv": b"a,b\n"}, "unreadable", "a.csv: no column 'source'; the first row has a, b"),
     Hostile("JSON cut off", json_line(RECORD[:-5]), "record", "a.jsonl:6: not JSON"),
     Hostile("JSON list", json_line(b"[1, 2]"), "record", "a.jsonl:6: not a JSON object"),

@@ -22,6 +22,7 @@ from markdown_it import MarkdownIt
 
 from dragoman.documents import SUFFIXES, read_document
 from dragoman.documents.csv import read_rows
+from dragoman.documents.document import Skipped
 from dragoman.documents.html import tokens
 from dragoman.documents.subtitles import wrap
 from dragoman.errors import DragomanError, UsageError
@@ -938,6 +939,24 @@ def test_a_bilingual_table_is_filled_and_columns_that_it_lacks_are_named():
     assert translated(table, ".csv", str.upper) == table.replace(b'"a ""b""",', b'"a ""b""","A ""B"""')
     with pytest.raises(UsageError, match="no column 'text'; the first row has a, b; choose with --translate-key NAME"):
         read_document(b"a,b\n1,2\n", ".csv")
+    with pytest.raises(UsageError, match="no column 'text'; the first row has 'a, b', c;"):
+        read_document(b'"a, b",c\n1,2\n', ".csv")
+
+
+def test_rows_without_a_cell_to_fill_are_left_and_counted():
+    def skipped(table: bytes) -> list[Skipped]:
+        return read_document(table, ".csv").skipped
+
+    assert skipped(b"source,target\na,\nb\n\nc\nd,D\n") == [
+        Skipped(3, "2 rows from here on without a target column: left untranslated")
+    ]
+    # The controls: blank lines, and rows without a text.
+    assert skipped(b"source,target\na,\n\nb,\n") == skipped(b"id,text\n1\n2,a\n") == []
+
+
+def test_a_document_is_read_from_bytes_alone():
+    with pytest.raises(UsageError, match=r"takes bytes, such as Path\(name\)\.read_bytes\(\), not str"):
+        read_document("a", ".md")  # type: ignore[arg-type]
 
 
 # All of them.

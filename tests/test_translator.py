@@ -156,6 +156,14 @@ def test_a_line_break_in_a_translation_becomes_a_space(tokenizer: Tokenizer):
     assert newline in translator.search_ids([tokenizer.encode("The dog")])[0].tokens
 
 
+def test_line_ends_between_sentences_become_spaces(tokenizer: Tokenizer):
+    translator = with_favourite(tokenizer, EOS)
+    found = [translator.translate(f"The dog.{end}The cat.").text for end in (" ", "\n", "\r\n")]
+    assert found == [found[0]] * 3
+    assert " " in found[0]
+    assert "\r" in translator.translate("The dog.\rThe cat.").text  # the control: by itself it ends no line
+
+
 # Long texts.
 
 

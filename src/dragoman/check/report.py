@@ -55,11 +55,11 @@ class CheckReport:
     def add(self, rule: str, locations: list[str], count: int = 0, example: str = "") -> None:
         """Add occurrences of a rule: `count` of them, by default one for each location.
 
-        The first few locations are kept. example: a message; that of the first call for a rule is kept.
+        The first few locations are kept, each once. example: a message; that of the first call for a rule is kept.
         """
         finding = self.findings.setdefault(rule, Occurrences(example=example))
         finding.count += count or len(locations)
-        finding.locations += locations[: MAX_LOCATIONS - len(finding.locations)]
+        finding.locations = list(dict.fromkeys([*finding.locations, *locations[:MAX_LOCATIONS]]))[:MAX_LOCATIONS]
 
     def count(self, level: str) -> int:
         """Return the number of occurrences of all rules of a level: error, warning or note."""

@@ -37,7 +37,7 @@ class Options:
     dev: int | None = None
     "number of pairs to validate on; 0: none; default: a tenth of the pairs, at most 1,000"
     test: int | None = None
-    "number of pairs to test with; 0: none; default: as for --dev"
+    "number of pairs to test with; 0: none; default: a tenth of the pairs, at most 1,000"
     by: Literal["pair", "document"] = "pair"
     "choose single pairs, or whole documents (separated by blank lines and ends of files)"
 

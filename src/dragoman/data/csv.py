@@ -7,7 +7,7 @@ from itertools import chain
 from dragoman.data.corpus import OnProblem, Problem, Row, join_lines, quote_line, read_lines
 from dragoman.data.header import suggest_columns
 from dragoman.data.spec import DEFAULT_COLUMNS, display_path
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, plural
 
 DELIMITERS = ",;\t|"
 
@@ -51,7 +51,7 @@ def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
         if not cells:
             yield Row(begin, "", "")
         elif len(cells) <= max(indices):
-            text = f"{len(cells)} columns, expected {max(indices) + 1} or more, found: {quote_line(cells[0])}"
+            text = f"{plural(len(cells), 'column')}, expected {max(indices) + 1} or more, found: {quote_line(cells[0])}"
             on_problem(Problem("columns", path, begin, text))
         else:
             yield Row(begin, *(join_lines(cells[index], path, begin, on_problem) for index in indices))
@@ -72,4 +72,5 @@ def find_columns(heading: Sequence[str], columns: Sequence[str]) -> tuple[list[i
     if all(column.isdecimal() and 0 < int(column) <= len(heading) for column in columns):
         return [int(column) - 1 for column in columns], False
     missing = next(column for column in columns if column not in heading)
-    raise ValueError(f"no column '{missing}'; the first row has {', '.join(heading)[:100]}")
+    names = ", ".join(f"'{name}'" if "," in name else name for name in heading)
+    raise ValueError(f"no column '{missing}'; the first row has {names[:100]}")

@@ -38,9 +38,11 @@ def read_document(data: bytes, suffix: str, keys: Sequence[str] = ()) -> Documen
     """Return the document in these bytes, whatever they are. The suffix, such as '.html', decides the format.
 
     `keys` are those of JSON whose values are translated, without them all strings, or columns of CSV, see `parse_csv`.
-    Raise UsageError for an unknown suffix, for keys in another format, for columns that CSV lacks, and where JSON has
-    none of the keys.
+    Raise UsageError for an unknown suffix, for keys in another format, for columns that CSV lacks, where JSON has none
+    of the keys, and for what is no bytes, such as a string.
     """
+    if not isinstance(data, bytes):
+        raise UsageError(f"read_document takes bytes, such as Path(name).read_bytes(), not {type(data).__name__}")
     suffix = suffix.lower()
     if suffix in WITH_KEYS:
         return WITH_KEYS[suffix](data, keys)

@@ -16,7 +16,7 @@ from dragoman.documents.document import (
     translatable_lines,
 )
 from dragoman.documents.encoding import decode
-from dragoman.errors import UsageError
+from dragoman.errors import UsageError, plural
 
 ROW_END = re.compile(r"\r\n|\r|\n|\Z")
 
@@ -34,8 +34,8 @@ def parse_csv(data: bytes, keys: Sequence[str]) -> Document:
     """Return the document whose texts are the cells of the columns `keys`: their names, or their numbers from 1.
 
     Without keys it is the column 'text'; or, where there are 'source' and 'target', the sources whose target is empty,
-    which is then filled in. Formulas are left alone. A file with a quote that is not closed has no texts. Raise
-    UsageError where the table lacks a column.
+    which is then filled in. Formulas, and rows without a cell to fill, are left alone. A file with a quote that is not
+    closed has no texts. Raise UsageError where the table lacks a column.
     """
     original, encoding = decode(data)
     delimiter = delimiter_of(original.partition("\n")[0])
@@ -44,18 +44,29 @@ def parse_csv(data: bytes, keys: Sequence[str]) -> Document:
     except UnclosedQuote as error:
         damage = Skipped(line_number(original, error.args[0]), "not CSV (a quote is not closed, or text follows it)")
         return Document(original, encoding, [], [damage], readable=False)
-    passages = []
+    passages: list[Passage] = []
+    short: list[int] = []
     if rows:
         columns, named = choose_columns([cell.text.strip() for cell in rows[0]], keys)
         for row in rows[named:]:
             for read, written in columns:
+                if read < len(row) <= written and row[read].text.strip():
+                    short.append(row[read].start)
                 if max(read, written) >= len(row) or row[read].text.startswith("="):
                     continue
                 cell, place = row[read], row[written]
                 lines = translatable_lines(cell.text)
                 if lines and (place is cell or not place.text.strip()):
                     passages.append(Passage(place.start, place.end, lines, partial(render, cell, delimiter)))
-    return Document(original, encoding, passages)
+    return Document(original, encoding, passages, lacking(original, short))
+
+
+def lacking(original: str, rows: Sequence[int]) -> list[Skipped]:
+    """Return what to say of the rows that have no cell for the translation of the source at these offsets."""
+    if not rows:
+        return []
+    reason = f"{plural(len(rows), 'row')} from here on without a target column: left untranslated"
+    return [Skipped(line_number(original, rows[0]), reason)]
 
 
 class UnclosedQuote(Exception):

@@ -682,4 +682,4 @@ def space_after(segment: Segment, output: str) -> str:
 
 def one_line(text: str) -> str:
     """Return the text with spaces for line feeds."""
-    return text.replace("\n", " ")
+    return text.replace("\r\n", " ").replace("\n", " ")
