@@ -78,6 +78,7 @@ FLAGS = {
     "backtranslate": "-m --model --text --out --tag --model-tag --model-target-tag --reverse --noise --max-tokens "
     + f"--block --shard --ray --engine --compute-type --device --threads --quiet {ONE_BEST}",
     "export": "--to --compute-type --sample --test --threads",
+    "upload": "--private",
     "benchmark": "",
     "benchmark training": "--threads --rounds --seconds --shapes --corpus --peers",
     "benchmark memory": "--threads --pairs --steps",

@@ -34,6 +34,7 @@ __all__ = [
     "import_model",
     "inspect",
     "train",
+    "upload_model",
     "view_figure",
 ]
 
@@ -51,6 +52,7 @@ if TYPE_CHECKING:  # what editors and type checkers read
     from dragoman.errors import DragomanError, UsageError
     from dragoman.evaluation.metrics import evaluate
     from dragoman.export.run import export_model
+    from dragoman.export.upload import upload_model
     from dragoman.inspection.inspection import AttentionMap, Inspection, inspect
     from dragoman.inspection.views import view_figure
     from dragoman.interop.importing import import_model
@@ -85,6 +87,7 @@ else:  # what happens: each name is imported when it is first used, so that the 
         "import_model": "interop.importing",
         "inspect": "inspection.inspection",
         "train": "training.loop",
+        "upload_model": "export.upload",
         "view_figure": "inspection.views",
     }
 

@@ -29,6 +29,7 @@ COMMANDS = {
     "distill": "train a small, fast student on a model's translations",
     "backtranslate": "make sentence pairs from text in the target language",
     "export": "write a model for CTranslate2, as ONNX or as a web page, and prove that it is right",
+    "upload": "put a model on the Hugging Face Hub, where it is opened by its name",
     "benchmark": "measure speed and quality, also of other toolkits if they are installed",
 }
 

@@ -305,10 +305,25 @@ def refuse_links_out(folder: Path) -> None:
 
     Folders in it may be links: parts of a run may be on another disk.
     """
-    inside = os.path.realpath(folder)
     for file in folder.iterdir():
-        if file.is_symlink() and not file.is_dir() and not Path(os.path.realpath(file)).is_relative_to(inside):
-            raise DragomanError(f"{file}: a symbolic link that leads out of the folder; put the file itself there")
+        if not file.is_dir():
+            refuse_link_out(file)
+
+
+def refuse_link_out(file: Path) -> None:
+    """Raise DragomanError where a file is a link that leads out of its folder.
+
+    In the cache of the Hugging Face Hub, a folder `models--USER--NAME/snapshots/COMMIT` has links into `blobs` in the
+    first of these, and links there may lead into `blobs` beside it.
+    """
+    if not file.is_symlink():
+        return
+    folder = Path(os.path.realpath(file.parent))
+    inside, snapshots, repository = [folder], folder.parent, folder.parent.parent
+    if snapshots.name == "snapshots" and repository.name.startswith("models--"):
+        inside += [repository / "blobs", repository.parent / "blobs"]
+    if not any(Path(os.path.realpath(file)).is_relative_to(place) for place in inside):
+        raise DragomanError(f"{file}: a symbolic link that leads out of the folder; put the file itself there")
 
 
 def require_links(folder: Path) -> None:

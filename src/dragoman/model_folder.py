@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -34,6 +35,7 @@ from dragoman.files import (
     read_listed,
     refuse_links_out,
 )
+from dragoman.hub import Repository, is_on_hub
 from dragoman.model import Model, build_empty, outline
 
 FILES = ("config.json", "model.safetensors")
@@ -220,12 +222,38 @@ def copy_records(folder: Path, draft: Path, names: Sequence[str]) -> None:
 def find_model(path: Path) -> Path:
     """Return the folder of a model: the best of `path` if it is a run folder, else `path` itself.
 
-    No link is left in it that training may move: whoever reads several files of a model calls this once.
+    No link is left in it that training may move: whoever reads several files of a model calls this once. A name such as
+    'hub:USER/NAME' is downloaded; raise then as `download_model` does.
     """
+    if is_on_hub(path):
+        return download_model(str(path))
     best = path / "best"
     if best.is_dir():
         return best.resolve()
     return path.resolve() if path.is_symlink() else path
+
+
+@cache
+def download_model(name: str) -> Path:
+    """Return the folder of a model on the Hugging Face Hub, with the files that its manifest lists, and its card.
+
+    In a process, a name stays the same commit. Nothing was compared with the manifest yet. Raise DragomanError where it
+    is no model folder and as `Repository.download` does, UsageError for a name that is none.
+    """
+    repository = Repository.parse(name)
+    manifest = repository.download(MANIFEST)
+    if manifest is None:
+        raise DragomanError(
+            f"{name}: not a model folder of dragoman: it has no {MANIFEST}; if it is a model of Hugging Face, Marian "
+            f"or fairseq, import it first: dragoman import {name} OUT"
+        )
+    folder = manifest.parent
+    commit = replace(repository, revision=folder.name)
+    for file in read_manifest(folder):
+        commit.download(file)
+    with contextlib.suppress(DragomanError):  # text for people, which may be missing
+        commit.download(CARD)
+    return folder
 
 
 def read_model(path: Path) -> tuple[Model, Tokenizers]:

@@ -33,7 +33,7 @@ class Options:
     """
 
     model: Model
-    "model folder or run folder, from the target language into the source language"
+    "model folder, run folder or hub:USER/NAME, from the target language into the source language"
     text: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE ...")]
     "text in the target language, one sentence per line; plain, .gz or .zst"
     out: Annotated[Path, tyro.conf.arg(metavar="TSV")]

@@ -121,7 +121,7 @@ class Pipeline:
 
     module: ClassVar = "pipeline"
     model: Model
-    "model folder or run folder"
+    "model folder, run folder or hub:USER/NAME"
     test: Annotated[str, tyro.conf.arg(metavar="TSV")]
     "sentence pairs whose sources are translated"
     threads: int = 1
@@ -159,7 +159,7 @@ class Serving:
 
     module: ClassVar = "serving"
     model: Model
-    "model folder or run folder; CTranslate2 is measured if it supports the model"
+    "model folder, run folder or hub:USER/NAME; CTranslate2 is measured if it supports the model"
     test: Annotated[str, tyro.conf.arg(metavar="TSV")]
     "sentence pairs whose sources are translated"
     parts: Annotated[tuple[ServingPart, ...], tyro.conf.arg(metavar="{" + ",".join(SERVING_PARTS) + "} ...")] = (

@@ -45,7 +45,7 @@ class Options:
     """
 
     teacher: Annotated[str, tyro.conf.arg(metavar="FOLDER")] = ""
-    "model folder or run folder of the teacher"
+    "model folder, run folder or hub:USER/NAME of the teacher"
     train: tuple[str, ...] = ()
     "corpora whose sources the teacher translates (docs/corpora.md)"
     dev: tuple[str, ...] = ()

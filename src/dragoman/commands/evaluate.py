@@ -26,7 +26,7 @@ class Options:
     """
 
     model: Model
-    "model folder or run folder"
+    "model folder, run folder or hub:USER/NAME"
     test: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS ...")]
     "sentence pairs in any format that training reads (docs/corpora.md)"
     ensemble: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FOLDER")] = ()

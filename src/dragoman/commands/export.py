@@ -25,7 +25,7 @@ class Options:
     """
 
     model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
-    "model folder or run folder; -m FOLDER is the same"
+    "model folder, run folder or hub:USER/NAME; -m FOLDER is the same"
     out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="OUT")]
     "new folder"
     to: Literal["ctranslate2", "onnx", "huggingface", "web"]

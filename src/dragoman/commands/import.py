@@ -19,11 +19,12 @@ class Options:
 
     $ dragoman import opus-mt-en-de runs/en-de
     $ dragoman import opus-mt-en-de runs/en-de --check --sample source.txt
+    $ dragoman import hub:Helsinki-NLP/opus-mt-en-de runs/en-de
     $ dragoman import nllb-200-distilled-600M runs/en-ko --tag eng_Latn --target-tag kor_Hang
     """
 
     source: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="SOURCE")]
-    "folder or zip file of the model"
+    "folder or zip file of the model, or hub:USER/NAME"
     out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="OUT")]
     "new model folder"
     positions: Literal["own", "marian"] = "own"

@@ -23,7 +23,7 @@ class Options:
     """
 
     model: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[FOLDER]")] = None
-    "model folder or run folder; -m FOLDER is the same"
+    "model folder, run folder or hub:USER/NAME; -m FOLDER is the same"
     preset: PresetName | None = None
     "describe a preset instead of a model"
     vocabulary: int | None = None

@@ -44,7 +44,7 @@ class Options:
     """
 
     model: Model
-    "model folder or run folder"
+    "model folder, run folder or hub:USER/NAME"
     text: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TEXT")] = ""
     "the sentence to translate"
     translation: Annotated[str | None, tyro.conf.arg(metavar="TEXT")] = None

@@ -30,7 +30,7 @@ class Options:
     """
 
     model: Model
-    "model folder or run folder"
+    "model folder, run folder or hub:USER/NAME"
     pairs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS ...")]
     "sentence pairs in any format that training reads (docs/corpora.md)"
     threads: int | None = None

@@ -38,10 +38,14 @@ def main(arguments: list[str]) -> None:
     if not options.paths:
         raise UsageError("give a folder: dragoman verify runs/mine")
     from dragoman.console import escape_controls
+    from dragoman.hub import is_on_hub
+    from dragoman.model_folder import find_model
     from dragoman.training.integrity import Finding, verify
 
     findings: list[Finding] = []
     for path in options.paths:
+        if is_on_hub(path):
+            path = find_model(path)
         if not path.exists():
             raise DragomanError(f"{path}: no such file or folder")
         found = False

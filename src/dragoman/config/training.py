@@ -137,7 +137,7 @@ class RunConfig:
     languages: str | None = None
     "languages of the pairs, such as en-de: the model records them, for dragoman serve"
     init_from: str = ""
-    "model or run folder to start from, with its weights and subwords: fine-tuning"
+    "model folder, run folder or hub:USER/NAME to start from, with its weights and subwords: fine-tuning"
     out: str = ""
     "folder for the run: checkpoints, metrics, samples; default: runs/CORPUS-PRESET, such as runs/train-small"
     vocabulary: Annotated[int, at_least(300), at_most(MAX_SIZE)] | None = None

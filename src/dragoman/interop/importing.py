@@ -16,12 +16,13 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import MANIFEST, new_folder, require_folder
+from dragoman.hub import is_on_hub
 from dragoman.interop.archive import unpack
 from dragoman.interop.checker import Checker
 from dragoman.interop.fairseq import is_fairseq, read_fairseq
 from dragoman.interop.huggingface import is_hugging_face, read_hugging_face
 from dragoman.interop.marian import is_marian, read_marian
-from dragoman.interop.sources import Foreign, source_file
+from dragoman.interop.sources import Foreign, download_source, source_file
 from dragoman.interop.transformers.engine import import_transformers
 from dragoman.interop.transformers.original import compare_with_original
 from dragoman.interop.verification import Agreement, Mismatch
@@ -55,10 +56,10 @@ def import_model(
     """Import a model of others as the new model folder `out`, and return that.
 
     source: a folder or a zip file of Hugging Face (MarianMT, M2M100, NLLB-200, SMaLL-100), Marian or fairseq, also one
-    that `export_model` has written for Hugging Face; positions: 'own' for those that the program it comes from
-    computes, 'marian' for those that Marian trained a MarianMT with; tag, target_tag: what sources and targets begin
-    with where nobody says so; check: compare the new model with the source in `transformers`; sample: a file for that
-    with a text in each line, None for made-up ones.
+    that `export_model` has written for Hugging Face, or 'hub:USER/NAME' for one on the Hugging Face Hub; positions:
+    'own' for those that the program it comes from computes, 'marian' for those that Marian trained a MarianMT with;
+    tag, target_tag: what sources and targets begin with where nobody says so; check: compare the new model with the
+    source in `transformers`; sample: a file for that with a text in each line, None for made-up ones.
 
     Raise DragomanError with all reasons where it cannot be imported or has no such tag, and where the check fails or
     transformers is missing; UsageError where `out` exists and for arguments that do not go together.
@@ -76,12 +77,16 @@ def import_model(
     if out.exists() or out.is_symlink():
         raise UsageError(f"{out}: exists already")
     require_folder(out)
-    if not source.exists():
+    if not (is_on_hub(source) or source.exists()):
         raise DragomanError(f"{source}: no such file or folder")
     if source.is_file() and not zipfile.is_zipfile(source):
         raise DragomanError(f"{source}: not a zip file; a model is imported from its whole folder, {source.parent}")
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
-        folder = source if source.is_dir() else unpack(source, Path(scratch) / "unpacked")
+        if is_on_hub(source):
+            folder = download_source(str(source))
+            source = Path(f"{str(source).split('@')[0]}@{folder.name}")  # a branch moves, a commit does not
+        else:
+            folder = source if source.is_dir() else unpack(source, Path(scratch) / "unpacked")
         if check and not is_hugging_face(folder):
             raise DragomanError(f"{source}: --check compares with transformers, which reads only its own folders")
         checker = Checker(source)
@@ -102,8 +107,9 @@ def import_model(
                     f"{out}: not written: it does not translate as {source} in transformers: {error}"
                 ) from None
             checker.note(describe_check(agreement, sample))
-        origin = Origin.load(folder) or Origin(source.name, read_licence(folder))
-        card = card_of_import(out.name, foreign, checker, origin.licence)
+        original = str(source) if is_on_hub(source) else source.name
+        origin = Origin.load(folder) or Origin(original, read_licence(folder))
+        card = card_of_import(out.name, original, foreign, checker, origin.licence)
         with new_folder(out) as draft:
             write_model(draft, model, tokenizers, card)
             if tokenizers.source.tags and foreign.tags_name:
@@ -143,8 +149,8 @@ def read_foreign(folder: Path, checker: Checker, marian_positions: bool, scratch
     if (own / MANIFEST).exists():
         program = exported_for(own, {file.name for file in own.rglob("*")})
         if program is None:
-            is_folder = checker.source.is_dir()
-            way = f"use it as it is, with -m {checker.source}" if is_folder else "unpack it, and use the folder"
+            is_zip = checker.source.is_file()
+            way = "unpack it, and use the folder" if is_zip else f"use it as it is, with -m {checker.source}"
             raise UsageError(f"{checker.source}: a model of dragoman already: {way}")
         if program != "transformers":
             raise DragomanError(
@@ -181,11 +187,11 @@ def read_licence(folder: Path) -> str:
     return found[1] if found else ""
 
 
-def card_of_import(name: str, foreign: Foreign, checker: Checker, licence: str) -> str:
+def card_of_import(name: str, origin: str, foreign: Foreign, checker: Checker, licence: str) -> str:
     """Return the card of an imported model in Markdown: where it comes from, its licence, what was read and assumed."""
     original = foreign.original
     rows = [
-        f"Imported from {checker.source.name} ({foreign.form}): {original.config}.",
+        f"Imported from {origin} ({foreign.form}): {original.config}.",
         f"Licence: {licence or 'not stated in the folder; look at where it comes from'}.",
         *(f"{note[0].upper()}{note[1:]}." for note in checker.notes),
         f"Positions: {original.config.positions}, the first at {original.config.first_position}; "

@@ -9,13 +9,17 @@ from typing import Any, Literal
 from dragoman.data.spm import Kind, SentencePieceModel
 from dragoman.data.tokenizer import BOS, PAD, SPECIAL, Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.files import MAX_RECORD_SIZE, name_errors, read_json
+from dragoman.files import MAX_RECORD_SIZE, name_errors, read_json, refuse_link_out
+from dragoman.hub import Repository
 from dragoman.interop.weights import Original
 
 MAX_LIST = 32 << 20  # bytes of a list of words; that of M2M100, the largest known, has 4 MB
 MAX_WORDS = 1_000_000
 TAG = re.compile(r">>([\w.-]{1,40})<<")
 PLAIN_NAME = re.compile(r"\w[\w.@+ -]{0,200}")
+# Files that an import may read. Pickles are read only where there are no other weights.
+READABLE = re.compile(r".+\.(json|safetensors|spm|model|npz|ya?ml|vocab)|(model_)?dict(\..+)?\.txt|README\.md")
+PICKLED = re.compile(r"pytorch_model.*\.bin|.+\.pt")
 
 
 @dataclass(frozen=True)
@@ -84,21 +88,30 @@ def language_tags(words: Mapping[str, int]) -> dict[str, int]:
     return {tag[1]: id for word, id in words.items() if (tag := TAG.fullmatch(word))}
 
 
-def source_file(folder: Path, name: str) -> Path:
-    """Return a file that others name, in a folder. Raise DragomanError where it is missing, a device or leads out.
+def download_source(name: str) -> Path:
+    """Return the folder of a model of others on the Hugging Face Hub, with the files that an import may read.
 
-    Files in the cache of the Hugging Face Hub are links into its folder `blobs`, which are followed.
+    Raise DragomanError as `Repository.download` does, UsageError for a name that is none.
     """
+    commit, names = Repository.parse(name).list_files()
+    found = [file for file in names if PLAIN_NAME.fullmatch(file)]
+    readable = [file for file in found if READABLE.fullmatch(file)]
+    if not any(file.endswith((".safetensors", ".npz")) for file in readable):
+        readable += [file for file in found if PICKLED.fullmatch(file)]
+    files = [file for file in map(commit.download, readable) if file]
+    if not files:
+        raise DragomanError(f"{name}: cannot be imported: it has no file of a model that an import reads")
+    return files[0].parent
+
+
+def source_file(folder: Path, name: str) -> Path:
+    """Return a file that others name, in a folder. Raise DragomanError where it is missing, a device or leads out."""
     file = folder / name
     if not PLAIN_NAME.fullmatch(name):
         raise DragomanError(f"{folder}: {name[:100]!r} is not the name of a file in it")
-    real, inside = file.resolve(), [folder.resolve()]
-    if folder.resolve().parent.name == "snapshots":
-        inside.append(folder.resolve().parents[1] / "blobs")
-    if file.is_symlink() and not any(real.is_relative_to(place) for place in inside):
-        raise DragomanError(f"{file}: a symbolic link that leads out of the folder; put the file itself there")
-    if not real.is_file():
-        raise DragomanError(f"{file}: {'not a file' if real.exists() else 'missing'}")
+    refuse_link_out(file)
+    if not file.is_file():
+        raise DragomanError(f"{file}: {'not a file' if file.exists() else 'missing'}")
     return file
 
 

@@ -16,6 +16,7 @@ from dragoman.decoding.pool import Pool
 from dragoman.decoding.rows import Ticket
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
+from dragoman.hub import PREFIX, is_on_hub
 from dragoman.inspection.summary import Summary
 from dragoman.model_folder import find_model, read_manifest
 from dragoman.server.languages import find_language, languages_of_tags
@@ -140,15 +141,16 @@ class Models:
 def parse_model(text: str) -> list[ModelSource]:
     """Return what a --model says: FOLDER, PAIR=FOLDER, PAIR=FOLDER:TAG or LANGUAGES=FOLDER, one for each direction.
 
-    Raise UsageError where the folder is missing or its languages are not known, DragomanError where it is no model's.
+    FOLDER may be a name on the Hugging Face Hub. Raise UsageError where the folder is missing or its languages are not
+    known, DragomanError where it is no model's.
     """
     named, _, rest = text.partition("=")
     pair = parse_pair(named) if rest and PAIR.fullmatch(named) else None
     codes = named.split(",") if rest and not pair and CODES.fullmatch(named) and not Path(text).is_dir() else []
     name, tag = (rest if pair or codes else text), ""
-    if not Path(name).is_dir() and ":" in name:
+    if not Path(name).is_dir() and ":" in name.removeprefix(PREFIX):
         name, _, tag = name.rpartition(":")
-    if not Path(name).is_dir():
+    if not (is_on_hub(name) or Path(name).is_dir()):
         if rest and not pair and Path(rest).is_dir():
             raise UsageError(f"{text}: '{named}' is not a pair of languages, such as en-de")
         raise UsageError(f"{name}: no such model folder")

@@ -12,7 +12,7 @@ from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder
 from dragoman.model import Model
-from dragoman.model_folder import copy_records, named_tensors, read_model, write_model
+from dragoman.model_folder import copy_records, find_model, named_tensors, read_model, write_model
 from dragoman.text import languages, scripts
 from dragoman.text.extent import SourceExtent
 from dragoman.text.origin import Origin
@@ -28,7 +28,9 @@ def average(folders: Sequence[Path], out: Path) -> None:
     """
     if out.exists():
         raise UsageError(f"{out}: exists already; choose another name with --out")
-    folders = sorted(folder.resolve() for folder in folders)  # a sum depends on its order, if only in its last bits
+    folders = sorted(
+        find_model(folder).resolve() for folder in folders
+    )  # a sum depends on its order, if only in its last bits
     for folder, following in pairwise(folders):
         if folder == following:
             raise UsageError(f"{relative_path(folder)}: named twice; each checkpoint counts once")

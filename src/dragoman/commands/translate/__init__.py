@@ -40,7 +40,7 @@ class Options:
     """
 
     model: Model
-    "model folder or run folder"
+    "model folder, run folder or hub:USER/NAME"
     ensemble: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FOLDER")] = ()
     "another model with the same tokenizer; probabilities are averaged"
     text: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[TEXT ...]")] = ()

@@ -1,0 +1,80 @@
+"""Put a model folder on the Hugging Face Hub: `dragoman upload`."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragoman.config.fields import check_argument
+from dragoman.errors import UsageError, plural
+from dragoman.files import CARD, MANIFEST, read_json
+from dragoman.hub import Repository
+from dragoman.model_folder import find_model, read_model
+from dragoman.text.languages import read_languages
+from dragoman.text.origin import Origin
+from dragoman.training.card import read_card
+
+README = "README.md"
+OF_TRAINING = ("state.safetensors", "state.json")  # files of a checkpoint that only its own run reads
+LICENCE = re.compile(r"[a-z][a-z0-9.-]{1,40}")  # such as cc-by-nc-4.0, as the Hub names them
+
+USAGE = """
+## Use
+
+    pip install 'dragoman[hub]'
+    dragoman translate -m {name} "A sentence."
+"""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """What was uploaded: the name that the model has now, how many files and bytes, and the address of the commit."""
+
+    name: str
+    files: int
+    bytes: int
+    commit: str
+
+    def __str__(self) -> str:
+        return f"{plural(self.files, 'file')}, {self.bytes / 1e6:,.1f} MB: {self.commit}"
+
+
+def upload_model(model: str | Path, name: str, *, private: bool = False) -> Upload:
+    """Put a model on the Hugging Face Hub, where it is opened by its name.
+
+    model: a model folder or run folder; name: 'hub:USER/NAME', a repository that is made if there is none; private: for
+    its owner alone. The model is read and compared with its manifest first. Its files go along byte for byte, without
+    the state of a training, and its card once more, as the README.md that the Hub shows.
+
+    Raise UsageError for a name that is none, DragomanError where the model is damaged and as `Repository.upload` does.
+    """
+    check_argument("model", model, str | Path)
+    check_argument("name", name, str)
+    repository = Repository.parse(name)
+    if repository.revision:
+        raise UsageError(f"{name}: what is uploaded becomes the newest version: leave out @{repository.revision}")
+    folder = find_model(Path(model))
+    read_model(folder)
+    manifest = {name: entry for name, entry in read_json(folder / MANIFEST).items() if name not in (*OF_TRAINING, CARD)}
+    card = read_card(folder)
+    texts = {
+        MANIFEST: json.dumps(manifest, indent=1) + "\n",
+        CARD: card,
+        README: front_matter(folder) + card + USAGE.format(name=name),
+    }
+    files = {name: folder / name for name in manifest} | {name: text.encode() for name, text in texts.items()}
+    commit = repository.upload(files, f"Upload {folder.name}", private=private)
+    size = sum(entry["bytes"] for entry in manifest.values()) + sum(len(text.encode()) for text in texts.values())
+    return Upload(name, len(files), size, commit)
+
+
+def front_matter(folder: Path) -> str:
+    """Return what the Hub wants to know of a model, in YAML: its task, its languages and licence if they are known."""
+    languages, origin = read_languages(folder), Origin.load(folder)
+    lines = ["library_name: dragoman", "pipeline_tag: translation"]
+    if languages:
+        codes = dict.fromkeys(code.split("-")[0] for code in (languages.source, languages.target))
+        lines += ["language:", *(f"- {json.dumps(code)}" for code in codes)]  # quoted: 'no' is false in YAML
+    if origin and LICENCE.fullmatch(origin.licence):
+        lines.append(f"license: {origin.licence}")
+    return "\n".join(["---", *lines, "---", "", ""])
