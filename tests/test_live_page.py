@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 from serving import CONFIG, Gate, Running, running, running_copying, until
+from visiting import focus_word
 
 from dragoman.inspection.page import EXPORT, IMPORT, page_script
 from dragoman.server.keys import Key
@@ -259,7 +260,7 @@ def test_what_needs_a_look_is_said_in_words_and_leads_to_its_place(visit):
     for number in (0, 1):  # the first one, then the one that had the focus
         notes.first.locator("button").click()
         expect(words.nth(number)).to_be_focused()
-        words.nth(1).focus()
+        focus_word(words.nth(1))
     page.tab.unroute("**/api/v1/translate")
     page.tab.route("**/api/v1/translate", lambda route: fulfil(route, echo("c", flags=["loop"])))
     page.type("c")
@@ -358,7 +359,7 @@ def test_a_term_is_made_of_the_word_that_was_clicked(visit):
     tab.keyboard.type("맛있는")
     sent = lambda terms: until(lambda: tab.wait_for_timeout(20) or terms in [one.get("glossary") for one in page.asked])  # noqa: E731
     sent(["Good\t맛있는"])
-    tab.locator("#output .word").nth(1).focus()
+    focus_word(tab.locator("#output .word").nth(1))
     tab.keyboard.press("ArrowLeft")
     expect(button).to_have_text("Always translate “Good” as “좋은”")
     button.press("Enter")
@@ -539,7 +540,7 @@ def test_words_belong_together_as_the_server_aligns_them(visit, server: Running)
         page.tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         wait_for([[number], sorted(target for source, target in links if source == number)])
     _, target = links[0]
-    roots[1].nth(target).focus()
+    focus_word(roots[1].nth(target))
     words = " ".join(texts[0][one] for one, other in links if other == target)
     page.tab.get_by_text(f"While writing “{texts[1][target]}”, the model looked most at “{words}”.").first.wait_for()
     assert sum("alignment" in one for one in page.asked) == 1  # for the line that was looked at, once

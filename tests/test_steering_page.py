@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 from serving import Running, until
 from test_live_page import OTHER, TEXT, answered, echo, fulfil
+from visiting import focus_word
 
 AT_HOME = "#source=en&target=ko"
 
@@ -34,7 +35,7 @@ def test_another_word_is_chosen_gone_on_from_and_taken_back(visit, server: Runni
     found = steer(server, "alternatives", text=TEXT, prefix=prefix)["words"]
     expected = [one for one in found if one["word"] != bare(words[place])]
     line = tab.locator("#output .line").nth(1)
-    line.locator(".word").nth(place).focus()
+    focus_word(line.locator(".word").nth(place))
     tab.get_by_text("Another word may stand here: Enter or a click shows which.").first.wait_for()
     expect(line.locator(".word.choice")).to_have_count(sum(most >= 0.05 for most in others))
     tab.keyboard.press("Enter")
@@ -127,7 +128,7 @@ def test_what_is_written_is_kept_and_the_rest_follows(visit, server: Running):
     first, second = answered(server, TEXT, OTHER)
     page.shows(f"{first} {second}")
     tab = page.tab
-    tab.locator("#output .sentence").nth(1).locator(".word").first.focus()
+    focus_word(tab.locator("#output .sentence").nth(1).locator(".word").first)
     tab.keyboard.press("F2")
     box, rest = tab.get_by_label(f"Your translation of “{OTHER}”"), tab.locator(".along .rest")
     box.wait_for()
@@ -202,11 +203,12 @@ def test_the_trail_has_only_what_still_stands(visit):
         tab.keyboard.press("Escape")
         page.shows(f"{written} c")
         if written == "x y":
-            expect(tab.locator("#steps li")).to_have_text(["the model’s own", "wrote “x”", "wrote “x y”"])
-    expect(tab.locator("#steps li")).to_have_text(["the model’s own", "wrote “z”"])
+            expect(tab.locator("#steps li")).to_have_text(["the model’s own", "kept up to “x”", "kept up to “x y”"])
+    expect(tab.locator("#steps li")).to_have_text(["the model’s own", "kept up to “z”"])
     tab.locator("#undo").click()
     page.shows("x y c")
-    expect(tab.locator("#steps li")).to_have_text(["the model’s own", "wrote “x”", "wrote “x y”"])
+    expect(tab.locator("#announcement")).to_have_text("Taken back. The sentence is now: x y c")
+    expect(tab.locator("#steps li")).to_have_text(["the model’s own", "kept up to “x”", "kept up to “x y”"])
     # The request as code begins as it was written; without that, it has the lines alone.
     tab.locator("#code > summary").click()
     tab.get_by_label("JSON").check()
@@ -217,6 +219,31 @@ def test_the_trail_has_only_what_still_stands(visit):
     tab.locator("#undo").click()
     page.shows("a b c")
     assert json.loads(code.text_content()) == plain
+    # What moves the caret stays in the box.
+    tab.locator("#write").click()
+    box = tab.locator(".along textarea")
+    box.fill("xy")
+    page.tab.wait_for_function("() => document.querySelector('.along .rest').textContent === ' c'")
+    for key, caret in (("Home", 0), ("ArrowRight", 1), ("End", 2), ("End", 4)):
+        box.press(key)
+        assert box.evaluate("box => [document.activeElement === box, box.selectionStart]") == [True, caret]
+
+
+def test_words_are_selected_with_the_mouse_from_any_one(visit, server: Running):
+    page = visit(AT_HOME)
+    page.tab.route("**/api/v1/translate", lambda route: fulfil(route, echo(TEXT, text="some words of text")))
+    page.type(TEXT)
+    page.shows("some words of text")
+    for number in range(3):
+        word, after = (page.tab.locator("#output .word").nth(each).bounding_box() for each in (number, number + 1))
+        page.tab.evaluate("getSelection().empty()")
+        page.tab.mouse.move(word["x"] + 1, word["y"] + word["height"] / 2)
+        page.tab.mouse.down()
+        page.tab.mouse.move(after["x"] + 1, after["y"] + after["height"] / 2)
+        page.tab.mouse.move(after["x"] + after["width"] - 1, after["y"] + after["height"] / 2)
+        page.tab.mouse.up()
+        selected = page.tab.evaluate("getSelection().toString()")
+        assert selected == " ".join("some words of text".split()[number : number + 2])
 
 
 def test_what_was_chosen_stays_with_its_sentence_when_another_joins_its_line(visit, server: Running):
@@ -237,7 +264,7 @@ def test_what_was_chosen_stays_with_its_sentence_when_another_joins_its_line(vis
     page.type(f"{OTHER} {TEXT}")
     page.shows(f"{second} {chosen}")
     expect(tab.locator("#output .sentence").nth(1).locator(".fixed")).to_have_count(1)
-    expect(tab.locator("#steps li")).to_have_text(["the model’s own", "wrote “말”"])
+    expect(tab.locator("#steps li")).to_have_text(["the model’s own", "kept up to “말”"])
     tab.locator("#undo").click()
     page.shows(f"{second} {first}")
     page.type(f"{OTHER} {TEXT} {OTHER}")

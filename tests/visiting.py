@@ -102,6 +102,11 @@ class Visit:
         return axe_problems(self.tab)
 
 
+def focus_word(word: Any) -> None:
+    """Put the focus on a word of the translation, as the arrow keys do: one of them at a time can have it."""
+    word.evaluate("word => { word.tabIndex = 0; word.focus(); }")
+
+
 def axe_problems(tab: Any) -> list[str]:
     """Return what axe-core finds, each with its place; skip the test where it is not installed."""
     if not AXE.exists():

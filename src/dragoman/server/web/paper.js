@@ -30,7 +30,7 @@ export function drawTarget(lines, translations, languages) {
   drawSide("target", lines, translations);
   const words = at("#output").querySelectorAll("[tabindex='0']");
   if (!words.length) at("#output .word")?.setAttribute("tabindex", 0);
-  for (const word of [...words].slice(1)) word.tabIndex = -1;
+  for (const word of [...words].slice(1)) word.removeAttribute("tabindex");
   if (withProbabilities) showProbabilities(true);
 }
 
@@ -91,7 +91,6 @@ function makeSentence(side, text, made, line) {
       continue;
     }
     const word = make("span", { class: "word" }, part);
-    if (side === "target") word.tabIndex = -1;
     word.place = { ...place, word: made.words.length };
     made.words.push(word);
     sentence.append(word);
@@ -303,8 +302,9 @@ export function placeAtCaret(source) {
   return undefined;
 }
 
+// One word can have the focus. The others have no tabindex at all: with -1, Chromium selects nothing from them on.
 function focusOn(word) {
-  for (const element of at("#output").querySelectorAll("[tabindex='0']")) element.tabIndex = -1;
+  for (const element of at("#output").querySelectorAll("[tabindex]")) element.removeAttribute("tabindex");
   word.tabIndex = 0;
   word.focus();
 }
@@ -313,7 +313,8 @@ function press(event) {
   const words = sides.target.flatMap((line) => line.words);
   const here = words.indexOf(document.activeElement);
   if (event.key === "Escape") return release();
-  if (event.key === "Enter" && here >= 0) {
+  if (here < 0) return; // in what is written along
+  if (event.key === "Enter") {
     event.preventDefault();
     return pin(words[here].place);
   }

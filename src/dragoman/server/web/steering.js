@@ -87,8 +87,10 @@ function undoFrom(step) {
   for (const { before } of gone) steer(before, before.steered ? before : null);
   steps = steps.filter((one) => !gone.includes(one));
   redraw();
-  if (document.activeElement === at("#undo") && !at("#steps").hidden) return;
   const line = shown().findIndex(({ translation }) => translation?.line === step.before.line);
+  const now = sentenceAt({ line, sentence: step.place.sentence });
+  at("#announcement").textContent = now ? t("steps.undone", now.target) : "";
+  if (document.activeElement === at("#undo") && !at("#steps").hidden) return;
   const first = shown()[line]?.sentences[step.place.sentence]?.querySelector(".word");
   goToWord(line, step.place.word ?? first?.place.word);
 }
