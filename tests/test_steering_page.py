@@ -36,7 +36,7 @@ def test_another_word_is_chosen_gone_on_from_and_taken_back(visit, server: Runni
     expected = [one for one in found if one["word"] != bare(words[place])]
     line = tab.locator("#output .line").nth(1)
     focus_word(line.locator(".word").nth(place))
-    tab.get_by_text("Another word may stand here: Enter or a click shows which.").first.wait_for()
+    tab.get_by_text("Another word may be likely here: Enter or a click checks.").first.wait_for()
     expect(line.locator(".word.choice")).to_have_count(sum(most >= 0.05 for most in others))
     tab.keyboard.press("Enter")
     choices = tab.locator("#choices li button")

@@ -47,6 +47,7 @@ export function setUpGlossary(whenChanged) {
     download(`glossary-${pairName}.tsv`, "text/tab-separated-values", linesOf(rows()).map((line) => `${line}\n`).join(""));
   });
   document.addEventListener("selectionchange", noteSelection);
+  at("#source").addEventListener("input", () => (at("#always").hidden = true)); // the caret has left the word
 }
 
 export function drawGlossary(source, target, takesTerms) {

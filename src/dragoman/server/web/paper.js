@@ -137,6 +137,7 @@ export async function focusedLinks() {
 function attend(place) {
   if (!place || place === focused) return;
   focused = place;
+  at(".said").classList.remove("elsewhere");
   onFocus();
 }
 
@@ -164,12 +165,17 @@ function clear() {
   shaded = [];
 }
 
-// What was said stays where it is: without it, what lies below would move away from under the pointer.
+// Whether a word is another one than the one that the offers below the text are about.
+const elsewhere = (place) => Boolean(place) && !at("#always").hidden && !["side", "line", "word"].every((part) => place[part] === focused[part]);
+
+// What was said stays where it is, unless it is of another word than what is offered beside it: without it, what lies below would move away from under the pointer.
 function leave() {
+  if (elsewhere(looked)) say(() => "");
   pinned = false;
   looked = null;
   clear();
   at("#output").classList.remove("pinned");
+  at(".said").classList.remove("elsewhere");
 }
 
 function release() {
@@ -187,6 +193,7 @@ function look(place) {
   const there = sides[other(place.side)][place.line];
   if (!here?.translation || here.translation !== there?.translation) return release();
   looked = place;
+  at(".said").classList.toggle("elsewhere", elsewhere(place));
   clear();
   shade(here.sentences[place.sentence], "looked");
   shade(there.sentences[place.sentence], "looked");
@@ -281,6 +288,7 @@ function lookFromCaret(event, source) {
   const place = placeAtCaret(source);
   if (place === undefined) return;
   attend(place);
+  if (pinned) leave();
   look(place);
 }
 

@@ -96,6 +96,12 @@ export function setUpWithout(pair) {
       drawButton();
     });
   }
+  const forget = () => {
+    chosen = null;
+    drawButton();
+  };
+  source.addEventListener("input", forget);
+  at("#output").addEventListener("focusin", forget);
   at("#without").addEventListener("click", show);
   at("#without-close").addEventListener("click", () => {
     close();
