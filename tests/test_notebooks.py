@@ -94,6 +94,7 @@ def test_outputs_have_pictures_and_no_error_and_name_no_folder_of_the_machine(so
     assert {output.output_type for output in shown} <= {"stream", "execute_result", "display_data"}
     assert [output for output in shown if output.get("name") == "stderr"] == []
     assert re.findall(r"(?:^|[\s'\"])/\w+|0x[0-9a-f]{6}|\x1b", printed(notebook)) == []
+    assert "keep the cores busy" not in printed(notebook)  # written while the machine was quiet
     pictures = [base64.b64decode(output.data["image/png"]) for output in shown if "image/png" in output.get("data", {})]
     assert len(pictures) >= 2
     assert all(picture.startswith(b"\x89PNG") for picture in pictures)
