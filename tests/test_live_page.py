@@ -352,6 +352,8 @@ def test_a_term_is_made_of_the_word_that_was_clicked(visit):
     expect(button).to_be_hidden()
     tab.locator("#output .word").nth(1).click()
     expect(button).to_have_text("Always translate “bread” as “빵”")
+    tab.locator("#choices li button").first.wait_for()  # or it would take the focus later
+    tab.keyboard.press("Escape")
     tab.locator("#source").press("Home")  # into a word of the text, whose translation is for the reader to write
     expect(button).to_have_text("Always translate “Good” as …")
     # What is said and what is offered are about one word; the offers go with what is typed.
