@@ -453,3 +453,11 @@ def test_pairs_that_training_takes_for_the_same_are_duplicates(check, tmp_path: 
     put(tmp_path, {"a.tsv": tsv(pairs)})
     _, report = check("a.tsv", "--json")
     assert findings(report)["duplicate"]["count"] == 1
+
+
+def test_a_place_is_named_once_and_each_occurrence_counted():
+    report = CheckReport()
+    report.add("line-break", ["a.tsv:3", "a.tsv:3", "a.tsv:5"])
+    report.add("line-break", ["a.tsv:5", "a.tsv:6"])
+    found = report.findings["line-break"]
+    assert (found.count, found.locations) == (5, ["a.tsv:3", "a.tsv:5", "a.tsv:6"])

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pytest
 from playwright.sync_api import expect
 from serving import CONFIG, Running, running_copying, until
-from visiting import HOSTILE, Visit
+from visiting import HOSTILE, Visit, focus_word
 
 from dragoman.server.models import Models
 
@@ -152,7 +152,8 @@ def test_in_a_glossary(page: Visit):
     assert sum(f"{text} → {text}" in used.inner_text() for text in HOSTILE) > 3
     tab.locator("#source").evaluate("(box, end) => (box.focus(), box.setSelectionRange(0, end))", len(HOSTILE[0]))
     word = tab.locator("#output .word").first
-    word.evaluate("word => (word.tabIndex = 0, word.focus(), getSelection().selectAllChildren(word))")
+    focus_word(word)
+    word.evaluate("word => getSelection().selectAllChildren(word)")
     expect(tab.locator("#add-term")).to_have_text(f"Always translate “{HOSTILE[0]}” as “{word.inner_text()}”")
 
 

@@ -45,28 +45,28 @@ def parse_csv(data: bytes, keys: Sequence[str]) -> Document:
         damage = Skipped(line_number(original, error.args[0]), "not CSV (a quote is not closed, or text follows it)")
         return Document(original, encoding, [], [damage], readable=False)
     passages: list[Passage] = []
-    short: list[int] = []
+    unfillable: list[int] = []  # where sources begin whose rows have no cell for a translation
     if rows:
         columns, named = choose_columns([cell.text.strip() for cell in rows[0]], keys)
         for row in rows[named:]:
             for read, written in columns:
                 if read < len(row) <= written and row[read].text.strip():
-                    short.append(row[read].start)
+                    unfillable.append(row[read].start)
                 if max(read, written) >= len(row) or row[read].text.startswith("="):
                     continue
                 cell, place = row[read], row[written]
                 lines = translatable_lines(cell.text)
                 if lines and (place is cell or not place.text.strip()):
                     passages.append(Passage(place.start, place.end, lines, partial(render, cell, delimiter)))
-    return Document(original, encoding, passages, lacking(original, short))
+    return Document(original, encoding, passages, describe_unfillable(original, unfillable))
 
 
-def lacking(original: str, rows: Sequence[int]) -> list[Skipped]:
-    """Return what to say of the rows that have no cell for the translation of the source at these offsets."""
-    if not rows:
+def describe_unfillable(original: str, offsets: Sequence[int]) -> list[Skipped]:
+    """Return what to say of the sources at these offsets, whose rows have no cell for a translation; [] for none."""
+    if not offsets:
         return []
-    reason = f"{plural(len(rows), 'row')} from here on without a target column: left untranslated"
-    return [Skipped(line_number(original, rows[0]), reason)]
+    reason = f"{plural(len(offsets), 'row')} from here on without a target column: left untranslated"
+    return [Skipped(line_number(original, offsets[0]), reason)]
 
 
 class UnclosedQuote(Exception):

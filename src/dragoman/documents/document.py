@@ -101,10 +101,9 @@ class Document:
 
     def fill_text(self, translations: Sequence[str]) -> str:
         """Return what `fill` does as characters. Raise UsageError where it does."""
-        count = sum(len(passage.texts) for passage in self.passages)
-        if len(translations) != count:
-            given = plural(len(translations), "translation")
-            raise UsageError(f"{given} for a document with {plural(count, 'text')}: give one for each")
+        if len(translations) != len(self.texts):
+            given, texts = plural(len(translations), "translation"), plural(len(self.texts), "text")
+            raise UsageError(f"{given} for a document with {texts}: give one for each")
         return self._rewrite(Span(0, len(self.original)), self.changes(translations))
 
     def changes(self, translations: Sequence[str]) -> list["Change"]:

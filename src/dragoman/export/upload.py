@@ -55,16 +55,16 @@ def upload_model(model: str | Path, name: str, *, private: bool = False) -> Uplo
         raise UsageError(f"{name}: what is uploaded becomes the newest version: leave out @{repository.revision}")
     folder = find_model(Path(model))
     read_model(folder)
-    manifest = {name: entry for name, entry in read_json(folder / MANIFEST).items() if name not in (*OF_TRAINING, CARD)}
+    manifest = {file: entry for file, entry in read_json(folder / MANIFEST).items() if file not in (*OF_TRAINING, CARD)}
     card = read_card(folder)
-    texts = {
-        MANIFEST: json.dumps(manifest, indent=1) + "\n",
-        CARD: card,
-        README: front_matter(folder) + card + USAGE.format(name=name),
+    written = {
+        MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode(),
+        CARD: card.encode(),
+        README: (front_matter(folder) + card + USAGE.format(name=name)).encode(),
     }
-    files = {name: folder / name for name in manifest} | {name: text.encode() for name, text in texts.items()}
+    files = {file: folder / file for file in manifest} | written
     commit = repository.upload(files, f"Upload {folder.name}", private=private)
-    size = sum(entry["bytes"] for entry in manifest.values()) + sum(len(text.encode()) for text in texts.values())
+    size = sum(entry["bytes"] for entry in manifest.values()) + sum(map(len, written.values()))
     return Upload(name, len(files), size, commit)
 
 

@@ -28,9 +28,8 @@ def average(folders: Sequence[Path], out: Path) -> None:
     """
     if out.exists():
         raise UsageError(f"{out}: exists already; choose another name with --out")
-    folders = sorted(
-        find_model(folder).resolve() for folder in folders
-    )  # a sum depends on its order, if only in its last bits
+    # A sum depends on its order, if only in its last bits.
+    folders = sorted(find_model(folder).resolve() for folder in folders)
     for folder, following in pairwise(folders):
         if folder == following:
             raise UsageError(f"{relative_path(folder)}: named twice; each checkpoint counts once")

@@ -14,9 +14,9 @@ def reason_to_end(progress: TrainingProgress, settings: TrainingConfig, group: P
     time_is_over = bool(settings.minutes) and progress.seconds >= 60 * (settings.minutes or 0)
     if group.size > 1 and settings.minutes:  # clocks differ, and all processes must stop at the same step
         time_is_over = group.gather(time_is_over)[0]
-    if settings.max_steps and progress.step > settings.max_steps:  # lowered since
-        return f"the limit of {plural(settings.max_steps, 'step')} is exceeded"
-    if settings.max_steps and progress.step == settings.max_steps:
+    if settings.max_steps and progress.step >= settings.max_steps:
+        if progress.step > settings.max_steps:  # it was lowered since
+            return f"the limit of {plural(settings.max_steps, 'step')} is exceeded"
         return "1 step done" if settings.max_steps == 1 else f"all {settings.max_steps:,} steps done"
     if progress.epoch >= settings.epochs:
         return "1 epoch done" if settings.epochs == 1 else f"all {settings.epochs:,} epochs done"

@@ -1,6 +1,6 @@
 """Divide the weights, gradients and moments of a model among the processes that train it.
 
-Only sharded training loads this file: PyTorch's part of it takes longer to import than all of our own code.
+Only sharded training imports this file, because importing PyTorch's sharding takes the better part of a second.
 """
 
 import torch

@@ -681,5 +681,5 @@ def space_after(segment: Segment, output: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the text with spaces for line feeds."""
+    """Return the text with a space for each line feed and the carriage return before it."""
     return text.replace("\r\n", " ").replace("\n", " ")

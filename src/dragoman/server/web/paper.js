@@ -168,7 +168,8 @@ function clear() {
 // Whether a word is another one than the one that the offers below the text are about.
 const elsewhere = (place) => Boolean(place) && !at("#always").hidden && !["side", "line", "word"].every((part) => place[part] === focused[part]);
 
-// What was said stays where it is, unless it is of another word than what is offered beside it: without it, what lies below would move away from under the pointer.
+// What was said stays where it is: without it, what lies below would move away from under the pointer. It goes where
+// it is about another word than what is offered beside it, which keeps its place.
 function leave() {
   if (elsewhere(looked)) say(() => "");
   pinned = false;
