@@ -345,7 +345,12 @@ def test_a_term_is_made_of_the_word_that_was_clicked(visit):
     page = visit("#source=en&target=ko")
     tab = page.tab
     known = {"segments": [{"source": [0, 11], "target": [0, 5]}], "alignment": [[0, 0], [1, 1]]}
-    tab.route("**/api/v1/translate", lambda route: fulfil(route, echo("Good bread.", text="좋은 빵.", **known)))
+
+    def answer(route):
+        text = "귀한 빵." if json.loads(route.request.post_data).get("glossary") else "좋은 빵."
+        fulfil(route, echo("Good bread.", text=text, **known))
+
+    tab.route("**/api/v1/translate", answer)
     page.type("Good bread.")
     page.shows("좋은 빵.")
     button = tab.locator("#always")
@@ -382,11 +387,12 @@ def test_a_term_is_made_of_the_word_that_was_clicked(visit):
     tab.keyboard.type("맛있는")
     sent = lambda terms: until(lambda: tab.wait_for_timeout(20) or terms in [one.get("glossary") for one in page.asked])  # noqa: E731
     sent(["Good\t맛있는"])
+    page.shows("귀한 빵.")  # words that are drawn anew would lose the focus
     focus_word(tab.locator("#output .word").nth(1))
     tab.keyboard.press("ArrowLeft")
-    expect(button).to_have_text("Always translate “Good” as “좋은”")
+    expect(button).to_have_text("Always translate “Good” as “귀한”")
     button.press("Enter")
-    sent(["Good\t좋은"])
+    sent(["Good\t귀한"])
     expect(tab.locator("#terms tbody tr")).to_have_count(1)
     page.type("")
     expect(button).to_be_hidden()
