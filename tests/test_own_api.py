@@ -165,6 +165,16 @@ def test_other_words_are_those_that_python_finds(server: Running, models: Models
         assert server.ask("POST", "/api/v1/alternatives", body).status == 400
 
 
+def test_other_words_are_those_of_one_line(server: Running):
+    for wrong, named in (({"text": f"{TEXT}\n{TEXT}"}, "text has line"), ({"prefix": "말\n봐요"}, "a prefix has line")):
+        body = {"text": TEXT, "source": "en", "target": "ko", **wrong}
+        refused = server.ask("POST", "/api/v1/alternatives", body)
+        assert (refused.status, named in refused.json["error"]["message"]) == (400, True)
+    body = {"texts": [TEXT], "source": "en", "target": "ko", "prefix": ["말\n봐요"]}
+    assert server.ask("POST", "/api/v1/translate", body).status == 400
+    assert steered(server, "alternatives", text=f"{TEXT}\n", prefix="말\n")["words"]  # the control
+
+
 def test_the_words_of_a_translation_that_was_written_by_hand(server: Running, alone: str):
     body = {"alignment": True, "word_scores": True, "others": True}
     (found,) = own(server, texts=[TEXT], **body)

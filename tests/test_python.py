@@ -219,6 +219,16 @@ def test_the_constructor_points_to_load(trained: Path, arguments: Any):
         translator.replace(beam=2)
 
 
+def test_arguments_of_other_methods_are_refused_in_a_sentence(translator: Translator):
+    with pytest.raises(UsageError, match=re.escape("Translator.stream has no argument 'tags'; did you mean tag=?")):
+        translator.stream(["The dog"], tags="es")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"Translator\.stream has no argument 'prefixes'"):
+        translator.stream(["The dog"], prefixes="el")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=re.escape("did you mean tag=?")):
+        translator.alternatives("The dog", tags="es")  # type: ignore[arg-type]
+    assert [one.text for one in translator.stream(["The dog"], tag="")] == [translator.translate("The dog").text]
+
+
 def test_a_stream_of_one_string_is_refused(translator: Translator):
     with pytest.raises(UsageError, match="stream takes many texts"):
         next(translator.stream("The dog"))

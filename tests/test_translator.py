@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import shutil
+import unicodedata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from dragoman.text.extent import SourceExtent
 from dragoman.text.glossary import Entry, Glossary
 from dragoman.translation import engines
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
-from dragoman.translation.segments import Segment
+from dragoman.translation.segments import Segment, divide_prefix
 from dragoman.translation.translation import Translation
 from dragoman.translation.translator import MAX_SOURCE_TOKENS, Translator, space_after, spaced_outputs
 
@@ -233,6 +234,52 @@ def test_a_space_behind_a_prefix_ends_its_last_word(translator: Translator, text
     assert translator.translate(text, prefixes=f"{cut} ").text.startswith((f"{cut} ", cut + "\n"))
     assert translator.translate(text, prefixes="\t ").text == whole
     assert translator.translate("42", prefixes="개: ").text == "개: 42"
+
+
+def test_a_prefix_is_divided_among_the_sentences_of_a_text(translator: Translator):
+    text, first = "The dog. The cat likes 3 dogs. The man.", "개가 봐요."
+    second = translator.translate("The cat likes 3 dogs.", prefixes="말")
+    third = translator.translate("The man.")
+    found = translator.translate(text, prefixes=f"{first} 말")
+    assert found.text == f"{first} {second.text} {third.text}"
+    assert [output.strip() for _, output in found.segments] == [first, second.text, third.text]
+    assert found.score == pytest.approx(second.score + third.score, abs=1e-4)
+    many = translator.translate(text, prefixes=f"{first} 말", n_best=2)
+    assert many.alternatives[0].text.startswith(f"{first} 말")
+    all_of_it = translator.translate("The cat likes 3 dogs.", prefixes=f"{first} 말")
+    assert all_of_it.text.startswith(f"{first} 말")  # where there is one sentence
+
+    decomposed = unicodedata.normalize("NFD", "개 [9].")  # as it was given, whatever its tokens say
+    assert translator.tokenizers.target.decode(translator.tokenizers.target.encode(decomposed)) != decomposed
+    assert translator.translate(text, prefixes=f"{decomposed} ").text.startswith(f"{decomposed} ")
+    whole = translator.translate(text)
+    begun = "".join(output for _, output in whole.segments[:1])
+    assert translator.translate(text, prefixes=begun).text == whole.text
+
+
+def test_other_words_are_those_where_the_prefix_ends(translator: Translator):
+    text, first = "The dog. The cat likes 3 dogs. The man.", "개가 봐요."
+    for begun in ("말", "말 ", ""):
+        words = translator.alternatives(text, f"{first} {begun}", count=3)
+        expected = translator.alternatives("The cat likes 3 dogs.", begun, count=3)
+        assert words
+        assert [(one.word, one.probability) for one in words] == [(one.word, one.probability) for one in expected]
+        assert all(one.translation.text.startswith(f"{first} {begun}") for one in words)
+    control = translator.alternatives(text, first, count=3)
+    assert [one.word for one in control] != [one.word for one in words]
+
+
+@given(st.lists(st.sampled_from(["개가", "Mr.", "z. B.", "봐요.", "a?", "5.", "…", "。"]), min_size=1, max_size=9))
+@settings(max_examples=200)
+def test_a_divided_prefix_loses_nothing(words: list[str]):
+    prefix = " ".join(words)
+    texts = ["The dog.", "A cat. A man.", "The end."]
+    for whole in (prefix, f"{prefix} "):
+        parts = divide_prefix(whole, texts)
+        assert "".join(parts) == whole
+        assert 1 <= len(parts) <= len(texts)
+        assert all(part.strip() for part in parts[:-1])
+        assert divide_prefix(whole, texts[:1]) == [whole]
 
 
 def test_a_model_of_numbers_translates_numbers(translator: Translator):

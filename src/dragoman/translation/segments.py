@@ -1,7 +1,7 @@
 """Cut texts into segments: what is translated at once, as long as the sources that a model has learned from."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import regex
@@ -36,6 +36,7 @@ class Segment:
     tag_ids: Ids = field(default_factory=list)  # those of the tag in front of it
     prefix: str = ""  # how its translation has to begin
     prefix_ids: Ids = field(default_factory=list)
+    given: bool = False  # whether the prefix is all of its translation
     terms: tuple[TermMatch, ...] = ()  # what the glossary demands
     space: str = ""  # between it and the next segment
     markup: bool = False  # whether it is nothing but tags, which are not translated
@@ -107,6 +108,23 @@ class Segmenter:
             return len(self.tokenizer.encode(text)) <= max_tokens
 
         return [piece for text in texts for piece in ([text] if fits(text) else split_to_fit(narrow(text), fits))]
+
+
+def divide_prefix(prefix: str, texts: Sequence[str]) -> list[str]:
+    """Return the parts of a prefix that begin the translations of the first texts: as many sentences as each text has.
+
+    The last part is all that is left, or '' where a sentence is complete. Joined, the parts are the prefix.
+    """
+    *complete, last = split_sentences(f"{prefix}X")  # a sentence ends where another one begins
+    sentences = [*complete, last[:-1]]
+    parts = []
+    for text in texts[:-1]:
+        count = len(split_sentences(text))
+        if len(sentences) <= count:
+            break
+        parts.append("".join(sentences[:count]))
+        sentences = sentences[count:]
+    return [*parts, "".join(sentences)]
 
 
 def attach_blanks(pieces: Iterable[str]) -> list[str]:

@@ -44,7 +44,7 @@ from dragoman.translation.safeguards import (
     merge_hypotheses,
     replace_worse,
 )
-from dragoman.translation.segments import Segment, Segmenter
+from dragoman.translation.segments import Segment, Segmenter, divide_prefix
 from dragoman.translation.terms import forbidden_sequences, insert_terms, token_sequences
 from dragoman.translation.translation import Alternative, Translation
 
@@ -263,7 +263,9 @@ class Translator:
 
         tags: those that the model was trained with, one for each text, or one for all; '' for that of the translator,
         which is none unless the model folder records one.
-        prefixes: how the translations begin, one for each text, or one for all.
+        prefixes: how the translations begin, one for each text, or one for all. Where a prefix goes beyond the first
+        sentence of a text, its complete sentences are taken as the translations of as many sentences of the text; they
+        add nothing to the score.
         beam, n_best: in place of those of `search`; n_best: how many translations, see `Translation.alternatives`.
         alignments: also align the words, see `Translation.alignment`.
         target_tags: tags that the translations begin with, such as the language that they are in, one for each text, or
@@ -307,23 +309,26 @@ class Translator:
             translations = self._align(translations, tags)
         return translations[0] if single else translations
 
-    def alternatives(self, text: str, prefix: str = "", tag: str = "", *, count: int = 8) -> list[Alternative]:
+    def alternatives(
+        self, text: str, prefix: str = "", tag: str = "", *, count: int = 8, **unknown: Never
+    ) -> list[Alternative]:
         """Return the words that may come next where the translation of a text begins with `prefix`, likeliest first.
 
         If the prefix is empty or ends in a space, they are different words for the next place; if it ends within a
         word, they are words that begin with that part. There are at most `count`, and none for a text without words. In
-        a text of several segments, the prefix and the words are those of the first segment with words. tag: as for
-        `translate`.
+        a text of several segments, the words are those of the segment in which the prefix ends, see `translate`. tag:
+        as for `translate`. Raise UsageError for unknown arguments.
         """
+        if unknown:
+            refuse_unknown(self.alternatives, unknown)
         for name, given in (("text", text), ("prefix", prefix), ("tag", tag)):
             check_argument(name, given, str)
         check_argument("count", count, Count)
-        segments = self._segments(
-            text.strip(), self.tokenizers.source.encode_sources([text.strip()])[0], tag, prefix.rstrip()
-        )
-        place = next((index for index, one in enumerate(segments) if one.has_words and not one.markup), None)
-        if place is None or (prefix.strip() and not segments[place].prefix):
+        segments = self._segments(text.strip(), self.tokenizers.source.encode_sources([text.strip()])[0], tag, prefix)
+        open_ones = (index for index, one in enumerate(segments) if one.has_words and not (one.markup or one.given))
+        if (place := next(open_ones, None)) is None:
             return []
+        prefix = segments[place].prefix and segments[place].prefix + prefix[len(prefix.rstrip()) :]
         source = self._source_ids(segments[place])
         starts = likely_starts(
             self.model, self.tokenizers.target, source, prefix, 2 * count, target_tag=self.target_tag_ids
@@ -347,12 +352,14 @@ class Translator:
             for one in found
         ]
 
-    def stream(self, texts: Iterable[str], chunk: int = 1024, tag: str = "") -> Iterator[Translation]:
+    def stream(self, texts: Iterable[str], chunk: int = 1024, tag: str = "", **unknown: Never) -> Iterator[Translation]:
         """Return an iterator over the translation of each text, in order, with one tag ('' for none).
 
-        `chunk` texts are in memory at a time. Raise UsageError for a single text and for what has no texts, and, while
-        it goes on, DragomanError for an unknown tag.
+        `chunk` texts are in memory at a time. Raise UsageError for a single text, for what has no texts and for unknown
+        arguments, and, while it goes on, DragomanError for an unknown tag.
         """
+        if unknown:
+            refuse_unknown(self.stream, unknown)
         if isinstance(texts, str):
             raise UsageError("stream takes many texts; for a single one: translate(text)")
         if not isinstance(texts, Iterable):
@@ -379,27 +386,35 @@ class Translator:
         ]
 
     def _segments(self, text: str, ids: Ids, tag: str, prefix: str) -> list[Segment]:
-        """Return the segments of a text, none where it is blank; only the first one with words has the prefix."""
+        """Return the segments of a text, none where it is blank, with what their translations begin with."""
         tag_ids = self.tokenizers.source.tag_ids(tag or self.tag)
-        segments = self.segmenter.cut(text, ids, self.max_source_tokens - len(tag_ids))
-        with_words = next((index for index, segment in enumerate(segments) if segment.has_words), 0)
-        own = prefix.rstrip()
-        found = [
-            replace(
-                segment,
-                tag_ids=tag_ids,
-                prefix=own if index == with_words else "",
-                prefix_ids=self.tokenizers.target.encode(own) if own and index == with_words else [],
-                terms=self._find_terms(segment),
-            )
-            for index, segment in enumerate(segments)
+        segments = [
+            replace(segment, tag_ids=tag_ids, terms=self._find_terms(segment))
+            for segment in self.segmenter.cut(text, ids, self.max_source_tokens - len(tag_ids))
         ]
-        if found and own != prefix and found[with_words].prefix_ids:  # the next token begins a word, and brings a space
-            place = found[with_words]
-            parts = self._source_ids(place), place.prefix_ids, self.target_tag_ids
-            begun = place.prefix_ids + next_word_start(self.model, self.tokenizers.target, *parts)
-            found[with_words] = replace(place, prefix_ids=begun)
-        return found
+        return self._begin(segments, prefix) if segments and prefix.strip() else segments
+
+    def _begin(self, segments: list[Segment], prefix: str) -> list[Segment]:
+        """Return the segments of a text whose translation begins with `prefix`, divided among those with words.
+
+        All but the one in which the prefix ends are given as a whole. The pieces of a sentence that was too long for
+        the model are not told apart in its translation: the first one has all of the prefix.
+        """
+        places = [index for index, segment in enumerate(segments) if segment.has_words] or [0]
+        whole = self._has_long_sentence("".join(segment.text + segment.space for segment in segments))
+        parts = [prefix] if whole else divide_prefix(prefix.lstrip(), [segments[place].text for place in places])
+        begun = list(segments)
+        for place, part in zip(places, map(str.rstrip, parts), strict=False):
+            part_ids = self.tokenizers.target.encode(part) if part else []
+            begun[place] = replace(begun[place], prefix=part, prefix_ids=part_ids, given=True)
+        last = begun[place]
+        if parts[-1] != last.prefix and last.prefix_ids:  # the next token begins a word, and brings a space
+            before = self._source_ids(last), last.prefix_ids, self.target_tag_ids
+            last = replace(
+                last, prefix_ids=last.prefix_ids + next_word_start(self.model, self.tokenizers.target, *before)
+            )
+        begun[place] = replace(last, given=False)
+        return begun
 
     def _find_terms(self, segment: Segment) -> tuple[TermMatch, ...]:
         """Return what the glossary demands of a segment; where it has unknown words, without positions in the source.
@@ -415,35 +430,40 @@ class Translator:
         """Return whether a sentence of the source was too long for the model, so that it was cut into segments."""
         if len(translation.segments) < 2:
             return False
-        sentences = split_sentences("".join(source for source, _ in translation.segments))
-        return any(len(self.tokenizers.source.encode(sentence)) > self.max_source_tokens for sentence in sentences)
+        return self._has_long_sentence("".join(source for source, _ in translation.segments))
+
+    def _has_long_sentence(self, text: str) -> bool:
+        """Return whether a sentence of a text is too long for the model."""
+        return any(len(self.tokenizers.source.encode(one)) > self.max_source_tokens for one in split_sentences(text))
 
     def _translate_segments(self, segments: Sequence[Segment]) -> list[SegmentResult]:
         """Return the candidates for each segment, best first; where the first one had a flag, of two searches."""
         search = [
-            not segment.markup and (self.extent.wordless or self.safeguards.has_words(segment.text))
+            not (segment.markup or segment.given) and (self.extent.wordless or self.safeguards.has_words(segment.text))
             for segment in segments
         ]
         hypotheses = iter(self._search_segments(list(compress(segments, search)), self.search))
         first = [
             [self._judge(segment, self.tokenizers.target.decode(one.tokens), one) for one in next(hypotheses)]
             if searched
-            else [Candidate(self._copy(segment), Hypothesis([], 0.0))]
+            else [self._without_search(segment)]
             for segment, searched in zip(segments, search, strict=True)
         ]
-        flagged = [index for index, candidates in enumerate(first) if candidates[0].faults]
+        flagged = [row for row, candidates in enumerate(first) if candidates[0].faults and not segments[row].given]
         second = dict(zip(flagged, self._retry([segments[index] for index in flagged]), strict=True)) if flagged else {}
         return [
             SegmentResult(segment, replace_worse(candidates, second.get(index)), retried=index in second)
             for index, (segment, candidates) in enumerate(zip(segments, first, strict=True))
         ]
 
-    def _copy(self, segment: Segment) -> str:
-        """Return the translation of a segment without words: the segment, after its prefix if it has one."""
+    def _without_search(self, segment: Segment) -> Candidate:
+        """Return the translation that is given for a segment, or else a copy of it, after its prefix if it has one."""
+        if segment.given:
+            return self._judge(segment, segment.prefix, Hypothesis(segment.prefix_ids, 0.0))
         if not segment.prefix:
-            return segment.text.strip()
+            return Candidate(segment.text.strip(), Hypothesis([], 0.0))
         (retry,) = prepare_retries([segment], self.tokenizers.source, self.safeguards)
-        return copy_segment(retry, self.annotator, self.safeguards)
+        return Candidate(copy_segment(retry, self.annotator, self.safeguards), Hypothesis([], 0.0))
 
     def _retry(self, segments: Sequence[Segment]) -> list[list[Candidate]]:
         """Return the candidates for each segment, best first, of a more careful search without its placeholders.

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from dragoman.server.libretranslate import find_target
-from dragoman.server.own.texts import Wishes, check_one_model, languages_of, task_of
+from dragoman.server.own.texts import Wishes, check_one_model, check_prefixes, languages_of, task_of
 from dragoman.server.reading import Refusal, Upload
 from dragoman.server.routes import OWN, Call, Route
 from dragoman.server.texts import detect_sources, translators_of
@@ -80,6 +80,9 @@ def characters_of_pairs(request: WordsRequest, file: Upload | None) -> int:
 def alternatives(call: Call) -> AlternativesAnswer:
     """List the words that may come next where the translation of a text begins in a certain way."""
     request: AlternativesRequest = call.request
+    if "\n" in request.text.strip():
+        raise Refusal(400, "text has line breaks; ask for the words of one line at a time")
+    check_prefixes([request.prefix])
     target, source = languages_of(call, request)
     source = source or detect_sources(call.service, [request.text], target)[0][0]
     task = task_of(call, request, source, target)

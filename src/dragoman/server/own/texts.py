@@ -117,6 +117,7 @@ def translate(call: Call) -> TranslateAnswer:
     check_size(call.service, request.texts, request.alternatives)
     if not isinstance(request.prefix, str) and len(request.prefix) != len(request.texts):
         raise Refusal(400, "a list of prefixes must have one for each text")
+    check_prefixes([request.prefix] if isinstance(request.prefix, str) else request.prefix)
     target, source = languages_of(call, request)
     if source is None:
         sources, sure = map(list, zip(*detect_sources(call.service, request.texts, target), strict=True))
@@ -157,6 +158,12 @@ def task_of(call: Call, request: Wishes, source: str | None, target: str) -> Tas
     check_beam(call, request.beam)
     safeguards = Safeguards(glossary=glossary_of(call, request, source, target), forbidden=tuple(request.forbid))
     return Task(target, beam=request.beam, split=request.split, tag=request.tag, safeguards=safeguards)
+
+
+def check_prefixes(prefixes: Sequence[str]) -> None:
+    """Raise Refusal for a prefix of several lines, of which only the first line of a text could have any."""
+    if any("\n" in prefix.strip() for prefix in prefixes):
+        raise Refusal(400, "a prefix has line breaks; send each line as a text of its own, with its own prefix")
 
 
 def check_beam(call: Call, beam: int | None) -> None:

@@ -58,6 +58,7 @@ function draw() {
 
 async function follow() {
   const { box, sentence } = open;
+  if (box.value.includes("\n")) box.value = box.value.replaceAll("\n", " "); // of a text that was pasted
   const longer = box.value.length > open.typed.textContent.length;
   const before = box.value;
   const expected = longer && remainder();
