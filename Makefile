@@ -11,10 +11,13 @@ BIN = .venv/bin
 demo: .venv/demo.installed .venv/serve.installed
 	$(BIN)/dragoman demo
 
+# One more than there are cores: a fifth of the time, a test waits for a process or a page.
+WORKERS = $(shell $(PYTHON) -c "import os; print(os.cpu_count() + 1)")
+
 # The tests start hundreds of processes, which would compile the package each time if they may not keep what they compiled.
 test: export PYTHONDONTWRITEBYTECODE =
 test: lint
-	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist worksteal
 
 test-slow: .venv/test.installed
 	$(BIN)/python -m pytest -m slow

@@ -527,7 +527,8 @@ def test_a_meeting_is_one_of_those_who_are_there(tmp_path: Path):
         meet(store, 0, 2, timedelta(seconds=0.2))
 
 
-@pytest.mark.parametrize("kills", [[4], pytest.param([6, 14], marks=pytest.mark.slow)], ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [[4], [6, 14]], ids=str)
 def test_torchrun_starts_again_after_a_kill_and_the_result_is_the_same(
     corpus: Corpus, tmp_path: Path, kills: list[int]
 ):

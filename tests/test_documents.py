@@ -683,7 +683,7 @@ NASTY = [
 ]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.sampled_from(NASTY), min_size=1, max_size=4).map(" ".join), min_size=1, max_size=3))
 @example(["A | B"])
 def test_no_words_change_the_structure_of_markdown(words: list[str]):

@@ -620,7 +620,9 @@ def test_fine_tuning_takes_the_training_settings_of_the_preset_that_the_model_ha
     assert read_toml(tmp_path / "new" / "config.toml")["preset"] == "tiny"
 
 
-@pytest.mark.parametrize("form", ["run", "link", "checkpoint"])
+@pytest.mark.parametrize(
+    "form", [pytest.param("run", marks=pytest.mark.slow), pytest.param("link", marks=pytest.mark.slow), "checkpoint"]
+)
 def test_fine_tuning_takes_the_preset_that_the_run_recorded_whatever_the_shape(
     form: str, corpus: Corpus, tmp_path: Path, dragoman: Any
 ):

@@ -255,8 +255,15 @@ def error_of_gradients(model: Transformer) -> float:
     return max(errors)
 
 
-@NORMS
-@pytest.mark.parametrize("score", ["dot", "additive"])
+@pytest.mark.parametrize(
+    ("score", "norm_first"),
+    [
+        ("dot", False),
+        ("additive", True),
+        pytest.param("dot", True, marks=pytest.mark.slow),
+        pytest.param("additive", False, marks=pytest.mark.slow),
+    ],
+)
 def test_all_gradients_are_the_derivatives_of_the_loss(norm_first, score):
     model = little(
         attention=AttentionConfig(heads=2, score=score),
