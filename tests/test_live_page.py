@@ -696,12 +696,20 @@ def test_a_request_that_takes_too_long_says_what_to_do(visit):
 
 def test_without_a_server_the_text_stays_and_is_translated_later(visit, server: Running):
     page = visit("#source=en&target=ko", expected="ERR_FAILED")
+    page.type(f"{OTHER}\n{OTHER}")
+    old, new = answered(server, OTHER, TEXT)
+    page.shows(f"{old}\n{old}")
     page.tab.route("**/api/v1/translate", lambda route: route.abort())
-    page.type(TEXT)
+    page.type(f"{OTHER}\n{TEXT}")
     page.tab.get_by_text("The server does not answer.").wait_for()
+    assert page.lines() == [old, old]
+    assert page.tab.locator("#output .line.stale").count() == 1  # the one that belongs to another text
+    expect(page.tab.locator("#copy")).to_be_disabled()
     page.tab.unroute("**/api/v1/translate")
     page.tab.get_by_role("button", name="Try again").click()
-    page.shows(answered(server, TEXT)[0])
+    page.shows(f"{old}\n{new}")
+    assert page.tab.locator("#output .line.stale").count() == 0
+    expect(page.tab.locator("#copy")).to_be_enabled()
 
 
 def test_a_text_that_is_too_long_is_not_sent(visit):
