@@ -450,6 +450,12 @@ def test_lines_that_are_no_terms_are_named_with_the_reason_and_the_others_kept(v
     fields.first.press("Control+a")
     fields.first.press("Control+v")
     assert fields.first.input_value() == "hound"
+    twice = tab.locator("#terms-twice")
+    assert twice.inner_text() == ""
+    tab.get_by_label("Term 3", exact=True).fill(" bear")  # of what is typed, too, one entry counts
+    assert twice.inner_text() == "Line 3: “bear” is on line 2 already."
+    tab.get_by_label("Translation of term 3").fill("")  # not written yet
+    assert twice.inner_text() == ""
 
 
 @pytest.mark.parametrize("width", [1280, 390])
