@@ -308,6 +308,20 @@ def test_the_alignment_is_the_one_that_was_measured():
     assert inspect(translator, TEXT, TRANSLATION).alignment == measured
 
 
+@pytest.mark.parametrize("translation", ["Ω 말 ¼ 마리를 봐요.", None], ids=["given", "found by the search"])
+def test_a_word_is_linked_with_the_largest_weight_of_its_row_in_the_map(translation: str | None):
+    text, translator = "The Ω sees ¼ horses.", make()
+    found = inspect(translator, text, translation)
+    spelled = translator.tokenizers.target.encode(found.target.text)
+    assert (found.target.ids == spelled) == bool(translation)  # the search spells in another way
+    assert sum(found.source.tokens[word.tokens.start].label == "␣" for word in found.source.words) > 1
+    for layer, head in itertools.product((1, 2, 3), (None, 1, 2, 3, 4)):
+        annotator = dataclasses.replace(translator.annotator, alignment=AlignmentHead(layer, head))
+        weights = found.map("cross", layer, head).weights[:-1, :-1]  # without EOS
+        best = sorted((int(row.argmax()), number) for number, row in enumerate(weights))
+        assert annotator.links([[(text, found.target.text)]], None, [[found.target.ids]]) == [best]
+
+
 def test_a_given_translation_is_the_target_and_has_no_tree():
     inspection = inspected()
     assert (inspection.source.text, inspection.target.text) == (TEXT, TRANSLATION)

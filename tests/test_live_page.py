@@ -450,6 +450,12 @@ def test_lines_that_are_no_terms_are_named_with_the_reason_and_the_others_kept(v
     fields.first.press("Control+a")
     fields.first.press("Control+v")
     assert fields.first.input_value() == "hound"
+    twice = tab.locator("#terms-twice")
+    assert twice.inner_text() == ""
+    tab.get_by_label("Term 3", exact=True).fill(" bear")  # of what is typed, too, one entry counts
+    assert twice.inner_text() == "Line 3: “bear” is on line 2 already."
+    tab.get_by_label("Translation of term 3").fill("")  # not written yet
+    assert twice.inner_text() == ""
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -696,12 +702,20 @@ def test_a_request_that_takes_too_long_says_what_to_do(visit):
 
 def test_without_a_server_the_text_stays_and_is_translated_later(visit, server: Running):
     page = visit("#source=en&target=ko", expected="ERR_FAILED")
+    page.type(f"{OTHER}\n{OTHER}")
+    old, new = answered(server, OTHER, TEXT)
+    page.shows(f"{old}\n{old}")
     page.tab.route("**/api/v1/translate", lambda route: route.abort())
-    page.type(TEXT)
+    page.type(f"{OTHER}\n{TEXT}")
     page.tab.get_by_text("The server does not answer.").wait_for()
+    assert page.lines() == [old, old]
+    assert page.tab.locator("#output .line.stale").count() == 1  # the one that belongs to another text
+    expect(page.tab.locator("#copy")).to_be_disabled()
     page.tab.unroute("**/api/v1/translate")
     page.tab.get_by_role("button", name="Try again").click()
-    page.shows(answered(server, TEXT)[0])
+    page.shows(f"{old}\n{new}")
+    assert page.tab.locator("#output .line.stale").count() == 0
+    expect(page.tab.locator("#copy")).to_be_enabled()
 
 
 def test_a_text_that_is_too_long_is_not_sent(visit):

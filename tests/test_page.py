@@ -442,6 +442,16 @@ def test_the_search_can_be_followed_step_by_step(open_page, document: str, inspe
     assert float(cells[5].replace("−", "-")) == pytest.approx(last.normalised, abs=0.00501)
 
 
+def test_the_search_is_first_shown_up_to_where_its_winner_ends(open_page, document: str, inspection: Inspection):
+    tab, data = open_page(document), page_data(inspection, None, None)
+    data["tree"]["path"] = data["tree"]["path"][:4]  # as if the winner had been finished early
+    tab.evaluate(DRAW, data)
+    assert tab.locator("#step-shown").inner_text() == f"3 of {data['tree']['steps']}" != "3 of 3"
+    assert tab.locator("#tree-picture rect[stroke-width='3']").count() >= 4  # what is bold
+    tab.locator("#step").press("End")
+    assert tab.locator("#step-shown").inner_text() == f"{data['tree']['steps']} of {data['tree']['steps']}"
+
+
 def test_what_is_lost_without_a_word_is_told(open_page, document: str, inspection: Inspection, translator: Translator):
     tab = open_page(document)
     lost = occlusion(translator.model, inspection)

@@ -32,8 +32,9 @@ class Word:
 def words(tokenizer: SideTokenizer, ids: Ids) -> list[Word]:
     """Return the words of a text as `str.split` finds them, with their tokens and characters.
 
-    ids: the tokens of the text. Tags and white space belong to no word; a token that covers several words belongs to
-    the first of them.
+    ids: the tokens of the text. Tags and white space belong to no word, but a single space that is a token of its own,
+    as before a word that is spelled in bytes, is part of the word behind it. A token that covers several words belongs
+    to the first of them.
     """
     text = tokenizer.decode(ids)
     spans = [match.span() for match in re.finditer(r"\S+", text)]
@@ -43,8 +44,15 @@ def words(tokenizer: SideTokenizer, ids: Ids) -> list[Word]:
         visible = text[start:end].lstrip()
         if visible:
             word = bisect_right(starts, min(end, len(text)) - len(visible)) - 1
-            tokens[word] = range(tokens[word].start if tokens[word] else position, position + 1)
+            first = tokens[word].start if tokens[word] else with_space(tokenizer, ids, position)
+            tokens[word] = range(first, position + 1)
     return [Word(text[start:end], mine, (start, end)) for mine, (start, end) in zip(tokens, spans, strict=True)]
+
+
+def with_space(tokenizer: SideTokenizer, ids: Ids, first: int) -> int:
+    """Return the position at which a word begins whose first token that can be seen is at `first`: maybe a space."""
+    piece, before = tokenizer.pieces[ids[first]], tokenizer.pieces[ids[first - 1]] if first else ""
+    return first - (before == " " and not piece.startswith(" "))
 
 
 def subwords(tokenizer: SideTokenizer, ids: Ids) -> list[Word]:
@@ -60,19 +68,15 @@ def subwords(tokenizer: SideTokenizer, ids: Ids) -> list[Word]:
 def fill_gaps(words: Sequence[Word], tokenizer: SideTokenizer, ids: Ids) -> list[Word]:
     """Return `words` with an entry for each token that is in none of them: tags, white space and, last, EOS.
 
-    ids: the tokens of the text, without EOS. The space before a word that is spelled in bytes is a token of its own; it
-    becomes part of the word.
+    ids: the tokens of the text, without EOS.
     """
     entries: list[Word] = []
     position = 0
     for word in [*words, Word(SPECIAL[EOS], range(len(ids), len(ids) + 1))]:
-        start, stop = word.tokens.start, word.tokens.stop
-        if position < start < len(ids) and tokenizer.pieces[ids[start - 1]] == " ":
-            start -= not tokenizer.pieces[ids[start]].startswith(" ")
-        gap = range(position, start)
+        gap = range(position, word.tokens.start)
         entries += [Word(token_label(tokenizer, ids[index]), range(index, index + 1)) for index in gap]
-        entries.append(Word(word.label, range(start, stop), word.span))
-        position = max(position, stop)
+        entries.append(word)
+        position = max(position, word.tokens.stop)
     return entries
 
 

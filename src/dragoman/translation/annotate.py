@@ -86,8 +86,8 @@ class Annotator:
     ) -> list[list[tuple[int, int]]]:
         """Return for each text the pairs of a source word and the translated word aligned with it, by index.
 
-        tokens: as for `word_scores`. They tell where placeholders were put back: these are linked with themselves, and
-        the other words as the model aligns them without placeholders.
+        tokens: as for `word_scores`; they are what is aligned. They tell where placeholders were put back: these are
+        linked with themselves, and the other words as the model aligns them without placeholders.
 
         Without links of segments that are longer than the model takes, and of a model without attention over its
         source.
@@ -166,8 +166,7 @@ class Annotator:
         if self.alignment is None:
             return links
         bare, read, written = self._bare_pairs(sources, outputs, found)
-        given = [ids if pair else () for pair, ids in zip(bare, found or (), strict=False)]
-        pairs = self._encode_pairs(read, written, tags, given)
+        pairs = self._encode_pairs(read, written, tags, found)
         maps = self._attention(
             self.alignment, *([side[n] for n in pairs.fitting] for side in (pairs.sources, pairs.targets, pairs.tags))
         )

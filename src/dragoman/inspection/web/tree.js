@@ -74,8 +74,9 @@ export function showTree(data) {
   const slider = at("#step");
   slider.oninput = drawTree;
   at("#tree-details").ontoggle = fillTree;
-  const { steps } = data.tree;
-  if (data.tree !== shownTree?.tree) Object.assign(slider, { max: steps, value: steps });
+  const { steps, nodes, path } = data.tree;
+  // First the step at which the winner is finished: later ones may be far from it.
+  if (data.tree !== shownTree?.tree) Object.assign(slider, { max: steps, value: nodes[path.at(-1)].step });
   shownTree = data;
   drawTree();
 }

@@ -108,6 +108,14 @@ function drawCount() {
   const count = linesOf(rows()).length;
   at("#terms-count").textContent = count ? `(${count})` : "";
   at("#save-terms").disabled = !count;
+  const said = rows().map(sayTwice).join(" ").trim();
+  if (at("#terms-twice").textContent !== said) at("#terms-twice").textContent = said;
+}
+
+// Of two entries for a term the first counts.
+function sayTwice(row, number) {
+  const first = rows().findIndex((other) => complete(other) && normal(other[0]) === normal(row[0]));
+  return complete(row) && first < number ? `${t("line", number + 1)}: ${t("term-fault.twice", normal(row[0]), first + 1)}.` : "";
 }
 
 function field(row, column, number) {

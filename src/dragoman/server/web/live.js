@@ -53,16 +53,19 @@ async function translateNow() {
   const text = source.value;
   const lines = linesOf(text);
   at("#desk").classList.toggle("working", Boolean(text.trim()));
+  let wish = last?.wish;
   try {
     if (!text.trim()) return finish([], null);
     if (lengthOf(text) > limits.max_characters) {
       throw new Trouble("length", t("too-long", lengthOf(text).toLocaleString(language), limits.max_characters.toLocaleString(language)));
     }
-    const wish = wishFrom(await languages.sourceOf(text, signal));
+    wish = wishFrom(await languages.sourceOf(text, signal));
     await translateLines(lines, wish, limits.max_texts, signal, () => mine === turn && settle(lines, wish));
     if (mine === turn) finish(lines, wish);
   } catch (error) {
-    if (mine === turn && error.name !== "AbortError") showTrouble(error, start);
+    if (mine !== turn || error.name === "AbortError") return;
+    if (wish) settle(lines, wish); // what stays of another text is marked
+    showTrouble(error, start);
   } finally {
     if (mine === turn) at("#desk").classList.remove("working");
   }
@@ -113,8 +116,8 @@ function drawState() {
   at("#count").textContent = text ? t("count", characters.toLocaleString(language), limits.max_characters.toLocaleString(language)) : "";
   at("#count").classList.toggle("warning", characters > limits.max_characters);
   at("#clear").hidden = !text;
-  const nothing = !last;
-  for (const id of ["copy", "save", "suggest"]) at(`#${id}`).disabled = nothing;
+  const missing = !last || shown().some(({ text: line, translation }) => line.trim() && !translation);
+  for (const id of ["copy", "save", "suggest"]) at(`#${id}`).disabled = missing;
   const pair = languages.pair();
   at("#measured").textContent = last && pair?.aligned_by ? t("measured", inWordsOf(pair.aligned_by)) : "";
   at("#probabilities-label").hidden = !pair?.word_scores;
