@@ -3,6 +3,7 @@
 import ast
 import base64
 import importlib.util
+import io
 import math
 import re
 import sys
@@ -13,6 +14,8 @@ from typing import Any
 import nbformat
 import pytest
 from nbclient.exceptions import CellExecutionError
+from PIL import Image
+from test_page import luminance
 
 import dragoman
 
@@ -50,6 +53,16 @@ def texts(notebook: Any) -> str:
 
 def outputs(notebook: Any) -> list[Any]:
     return [output for cell in SCRIPT.code_cells(notebook) for output in cell.outputs]
+
+
+def drawn(notebook: Any) -> list[Any]:
+    """Return the outputs that have a picture."""
+    return [output for output in outputs(notebook) if "image/png" in output.get("data", {})]
+
+
+def described(notebook: Any) -> list[str]:
+    """Return the text alternative of each picture."""
+    return [output.metadata["image/png"]["alt"] for output in drawn(notebook)]
 
 
 def decimals(text: str) -> set[float]:
@@ -95,10 +108,69 @@ def test_outputs_have_pictures_and_no_error_and_name_no_folder_of_the_machine(so
     assert [output for output in shown if output.get("name") == "stderr"] == []
     assert re.findall(r"(?:^|[\s'\"])/\w+|0x[0-9a-f]{6}|\x1b", printed(notebook)) == []
     assert "keep the cores busy" not in printed(notebook)  # written while the machine was quiet
-    pictures = [base64.b64decode(output.data["image/png"]) for output in shown if "image/png" in output.get("data", {})]
+    pictures = [base64.b64decode(output.data["image/png"]) for output in drawn(notebook)]
     assert len(pictures) >= 2
     assert all(picture.startswith(b"\x89PNG") for picture in pictures)
     assert max(map(len, pictures)) < 100_000
+    words = described(notebook)
+    assert len({*words}) == len(words)
+    assert min(map(len, words)) > 20
+    for picture in pictures:  # on white, whatever the page's colour scheme
+        assert Image.open(io.BytesIO(picture)).convert("RGBA").getpixel((0, 0)) == (255, 255, 255, 255)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_links_lead_to_files_and_say_where_they_lead(source: Path, language: str):
+    links = re.findall(r"\[([^]]+)\]\(([^)]+)\)", texts(written(source, language)))
+    assert [target for _, target in links if not (FOLDER / target).is_file()] == []
+    assert not {words for words, _ in links} & {"here", "여기"}
+
+
+def rendered(notebook: Any, **options: str) -> str:
+    """Return the page that nbconvert makes, with empty scripts in place of those that it loads from elsewhere."""
+    from nbconvert import HTMLExporter
+
+    nothing = "data:text/javascript,"
+    return HTMLExporter(require_js_url=nothing, mathjax_url=nothing, **options).from_notebook_node(notebook)[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_a_phone_shows_them_in_both_colour_schemes_and_without_a_mouse(
+    open_page: Any, source: Path, language: str, dark: bool
+):
+    """Colours of code and of prompts are Jupyter's. Lines of code are cut by nbconvert; Jupyter lets them scroll."""
+    notebook = written(source, language)
+    page = rendered(notebook, theme="dark" if dark else "light", language_code=language)
+    tab = open_page(page, width=320, dark=dark, language=language)
+    assert tab.evaluate("document.documentElement.lang") == language
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 320
+    parts = "[...document.querySelectorAll(':not(.jp-CodeCell .jp-InputArea, .jp-CodeCell .jp-InputArea *)')]"
+    assert tab.evaluate(f"{parts}.filter(part => part.scrollWidth > 320).map(part => part.outerHTML)") == []
+    assert tab.evaluate("[...document.images].filter(image => image.naturalWidth > 300).length") == len(drawn(notebook))
+    style = "selector => getComputedStyle(document.querySelector(selector))"
+    ground = luminance(tab.evaluate(f"({style})('body').backgroundColor"))
+    assert (ground < 0.1) == dark
+    for name in ("h1", "h2", "p", "li", "p a", ".jp-OutputArea pre"):
+        text = luminance(tab.evaluate(f"({style})('main {name}').color"))
+        assert (max(text, ground) + 0.05) / (min(text, ground) + 0.05) >= 4.5, name
+    reached = []
+    for _ in range(tab.locator("a, [tabindex]").count()):  # cells take the focus, too
+        tab.keyboard.press("Tab")
+        reached.append(tab.evaluate("document.activeElement.getAttribute('href')"))
+    links = re.findall(r"\]\(([^)]+)\)", texts(notebook))
+    assert list(dict.fromkeys(filter(None, reached))) == links != []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_a_browser_finds_the_text_alternatives(open_page: Any, source: Path):
+    """In the template `basic`, which keeps them; the default one of nbconvert does not."""
+    tab = open_page(rendered(notebook := written(source, "en"), template_name="basic"))
+    assert tab.evaluate("[...document.images].map(image => image.alt)") == described(notebook) != []
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

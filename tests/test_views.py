@@ -587,11 +587,18 @@ def test_a_notebook_shows_pictures_and_leaves_matplotlib_as_it_was(translator: T
     shown = (searched, searched.map("cross", 1, 2), searched.map("encoder", 1, 2), view(translator, searched, "tree"))
     with matplotlib.rc_context({"text.parse_math": True, "font.family": ["serif"]}):
         before = {**matplotlib.rcParams}
-        pictures = {one._repr_png_() for one in shown}
+        pictures, words = zip(*(one._repr_png_() for one in shown), strict=True)
         assert {**matplotlib.rcParams} == before
-    assert len(pictures) == len(shown)
+    assert len({*pictures}) == len(shown)
     assert all(picture.startswith(b"\x89PNG") for picture in pictures)
     assert repr(shown[-1]) == f"<Figure: {shown[-1].caption}>"
+    assert words[-1] == {"alt": shown[-1].caption}
+    cross = shown[1]
+    best = [
+        f"{row}: {cross.columns[weights.index(max(weights))]} {max(weights):.2f}"
+        for row, weights in zip(cross.rows, cross.weights.tolist(), strict=True)
+    ]
+    assert words[1] == {"alt": "; ".join([cross.title, *best, cross.caption])}
 
 
 def test_a_model_without_attention_has_no_picture(tokenizer: Tokenizer):

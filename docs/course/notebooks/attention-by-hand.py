@@ -15,7 +15,7 @@
 # 숫자를 진짜 트랜스포머의 층에 넣어서, 마지막 자리까지 똑같은 결과가 나오는 것을 확인해요.
 #
 # 전부 실행하는 데 1분도 안 걸려요. 시작하기 전에 이 저장소의 폴더에서 `pip install -e '.[plot]' jupyterlab`을
-# 실행하세요. 영어판은 [여기](attention-by-hand.ipynb)에 있어요.
+# 실행하세요. 영어판: [Attention by hand](attention-by-hand.ipynb)
 # %%
 import math
 
@@ -123,15 +123,15 @@ print([round(number, 4) for number in result])
 # %% en
 # ## All words at once
 #
-# For all three words together it takes two matrix products and a softmax. That is why Transformers are fast: no word
-# waits for another.
+# For all three words together it takes two matrix products and a softmax. No word waits for another, so all of them
+# can be computed at the same time.
 #
 # $$\text{Attention}(Q, K, V) = \text{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
 # %% ko
 # ## 모든 단어를 한꺼번에
 #
-# 세 단어를 한꺼번에 계산하는 데는 행렬 곱 두 번과 소프트맥스 한 번이면 충분해요. 트랜스포머가 빠른 이유가 여기에
-# 있어요. 어떤 단어도 다른 단어를 기다리지 않아요.
+# 세 단어를 모두 계산하는 데 행렬 곱 두 번과 소프트맥스 한 번이면 충분해요. 어떤 단어도 다른 단어를 기다리지 않으니까
+# 동시에 계산할 수 있어요.
 #
 # $$\text{Attention}(Q, K, V) = \text{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
 # %%
@@ -209,7 +209,7 @@ for linear, matrix in ((layer.query, W_query), (layer.key, W_key), (layer.value,
 layer
 # %% en
 # The layer's `kernel` is the function that compares and mixes. It takes batches of heads, so our matrices get two
-# dimensions of size 1 in front. It gives our output, bit by bit, with and without the mask.
+# dimensions of size 1 in front. It gives our output, bit for bit, with and without the mask.
 # %% ko
 # 이 층의 `kernel`이 비교하고 섞는 일을 하는 함수예요. 배치와 헤드 차원이 있는 입력을 받기 때문에, 우리 행렬 앞에
 # 크기가 1인 차원 두 개를 붙여요. 마스크가 있을 때도 없을 때도 우리가 계산한 출력과 비트 하나까지 똑같아요.
@@ -265,7 +265,7 @@ assert not torch.allclose(model(source, target), before)
 # - Swap the rows of `x`. What happens to the rows of the output? (This is why a Transformer needs positions.)
 #
 # Next: [train a small translator and look inside](train-and-look.ipynb). The same idea with formulas and
-# measurements: stations 3 to 5 of [the tour](../tour.md).
+# measurements: stops 3 to 5 of [the tour](../tour.md).
 # %% ko
 # ## 직접 해 보기
 #
@@ -276,4 +276,4 @@ assert not torch.allclose(model(source, target), before)
 # - `x`의 행들을 서로 바꿔 보세요. 출력의 행들은 어떻게 되나요? (트랜스포머에 위치 정보가 필요한 이유예요.)
 #
 # 다음은 [작은 번역기를 학습하고 들여다보기](train-and-look.ko.ipynb)예요. 같은 내용을 수식과 측정 결과로 보려면
-# [둘러보기](../tour.ko.md)의 3번부터 5번까지를 읽어 보세요.
+# [둘러보기](../tour.ko.md)의 3~5단계를 읽어 보세요.

@@ -14,8 +14,8 @@
 # 들여다봐요. 어떤 단어를 그럴듯하게 여기는지, 어떻게 탐색하는지, 어디를 보는지 말이에요. 노트북 컴퓨터의 프로세서면
 # 충분해요.
 #
-# 시작하기 전에 이 저장소의 폴더에서 `pip install -e '.[plot]' jupyterlab`을 실행하세요. 영어판은
-# [여기](train-and-look.ipynb)에 있어요.
+# 시작하기 전에 이 저장소의 폴더에서 `pip install -e '.[plot]' jupyterlab`을 실행하세요. 영어판: [Train a small
+# translator and look inside](train-and-look.ipynb)
 # %%
 import itertools
 import random
@@ -115,7 +115,8 @@ for name, part in (("train", rest), ("dev", dev)):
 # %% en
 # ## Training
 #
-# The model has two layers on each side, vectors of 64 numbers and four heads: a thousandth of the paper's big model.
+# The model has two layers on each side, vectors of 64 numbers and four heads: about a thousandth of the size of the
+# paper's big model.
 # While it trains, a bar shows how far it is; what remains are the validations. Run this cell again and it finds the
 # finished model; delete the folder `runs/animals` to train a new one.
 # %% ko
@@ -228,9 +229,11 @@ mean = sum(probabilities) / len(probabilities)
 print(f"mean {mean:.2f}, from {min(probabilities):.2f} to {max(probabilities):.2f}")
 assert 0.15 < mean < 0.45
 # %% en
-# It has learned more than to translate: it knows how sure it may be. Where there is only one way, it is sure.
+# So it has learned more than to translate: on average it also knows how often each ending occurs. Where there is only
+# one way, it is sure.
 # %% ko
-# 모델은 번역만 배운 것이 아니라 얼마나 확신해도 되는지까지 배웠어요. 방법이 하나뿐인 곳에서는 확신해요.
+# 모델은 번역만 배운 것이 아니라, 평균으로 보면 두 어미가 얼마나 자주 나오는지도 배웠어요. 방법이 하나뿐인 곳에서는
+# 확신해요.
 # %%
 source = "The tiger likes the blue rabbit."
 first = translator.alternatives(source, "호랑이가 ", count=1)[0]

@@ -13,7 +13,7 @@
 # 보는지와 그 헤드가 얼마나 필요한지는 서로 다른 문제라는 것을 알게 될 거예요.
 #
 # 학습에는 1분쯤 걸려요. 시작하기 전에 이 저장소의 폴더에서 `pip install -e '.[plot]' jupyterlab`을 실행하세요.
-# 영어판은 [여기](what-a-head-does.ipynb)에 있어요.
+# 영어판: [What a head does](what-a-head-does.ipynb)
 # %%
 import copy
 import random

@@ -56,9 +56,12 @@ class Figure:
     def __repr__(self) -> str:
         return f"<Figure: {self.caption}>"
 
-    def _repr_png_(self) -> bytes:
-        """Return the picture that a notebook shows. As SVG it would be lost or damaged on most sites of notebooks."""
-        return render(self, "png", NOTEBOOK_DPI)
+    def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
+        """Return the picture that a notebook shows, and its text alternative under the key that IPython uses.
+
+        As SVG the picture would be lost or damaged on most sites of notebooks.
+        """
+        return render(self, "png", NOTEBOOK_DPI), {"alt": self.caption}
 
 
 def drawing_settings() -> dict[Any, Any]:

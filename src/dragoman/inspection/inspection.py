@@ -124,9 +124,14 @@ class AttentionMap:
         """Return the figure of the map."""
         return map_figure(self.weights, self.rows, self.columns, self.title, self.caption)
 
-    def _repr_png_(self) -> bytes:
-        """Return the picture that a notebook shows."""
-        return self.figure._repr_png_()
+    def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
+        """Return the picture that a notebook shows, and it in words: title, largest weight of each row, caption."""
+        picture, _ = self.figure._repr_png_()
+        largest = [
+            f"{row}: {self.columns[int(column)]} {weight:.2f}"
+            for row, weight, column in zip(self.rows, *self.weights.max(dim=1), strict=True)
+        ]
+        return picture, {"alt": "; ".join(filter(None, [self.title, *largest, self.caption]))}
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,7 @@ class Inspection:
         layers, heads, *_ = self.cross.shape
         return f"<Inspection: {self.source.text!r} to {self.target.text!r} by {self.model}, {layers} x {heads} heads>"
 
-    def _repr_png_(self) -> bytes | None:
+    def _repr_png_(self) -> tuple[bytes, dict[str, str]] | None:
         """Return the picture that a notebook shows: the last cross-attention, mean of its heads; None without any."""
         return self.map("cross", len(self.cross))._repr_png_() if len(self.cross) else None
 
