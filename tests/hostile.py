@@ -228,6 +228,7 @@ HOSTILE = [
             changed(target="Собака видит красных кошек.")),
     # CSV and JSON lines.
     Hostile("CSV open quote", {"a.csv": csv_rows(CLEAN[:AT]) + b'"a,b\n'}, "record", "a.csv:7: not CSV: unexpected"),
+    Hostile("CSV of old Macs", {"a.csv": b"source,target\ra,b\r"}, "record", "a.csv:1: a carriage return outside"),
     Hostile("CSV one column", {"a.csv": csv_rows(CLEAN[:AT]) + b"a\n"}, "columns", "a.csv:7: 1 column, expected 2"),
     Hostile("CSV no names", {"a.csv": b"a,b\n"}, "unreadable", "a.csv: no column 'source'; the first row has a, b"),
     Hostile("JSON cut off", json_line(RECORD[:-5]), "record", "a.jsonl:6: not JSON"),
@@ -275,6 +276,9 @@ HOSTILE = [
     Hostile("TMX line break", {"a.tmx": tmx(changed("a\nb"))}, "line-break", changed("a b")),
     Hostile("TMX variant", {"a.tmx": tmx(CLEAN).replace(b"</tu>", b'<tuv lang="KO"><seg>x</seg></tuv></tu>', 1)},
             "variant", CLEAN, ("columns=en,ko",)),
+    Hostile("TMX unit of others",
+            {"a.tmx": tmx(CLEAN).replace(b"</body>", b'<tu><tuv lang="fr"><seg>x</seg></tuv></tu></body>')},
+            "language", CLEAN),
     # Catalogues.
     Hostile("PO syntax", po_message('msgid "a"b"\nmsgstr "b"'), "unreadable", "not a readable PO file"),
     Hostile("PO open quote", po_message('msgid "a\nmsgstr "b"'), "unreadable", "a.po:184: not a readable PO file"),

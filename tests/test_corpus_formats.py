@@ -16,6 +16,7 @@ from hostile import CLEAN, CODECS, WRITERS, packed, po, text, tmx, tsv
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dragoman.cli import main
 from dragoman.data.corpus import LeftOut, Pair, drop_empty, read_blocks, read_corpus, stream_rows
 from dragoman.data.spec import OF_PAIRS, WITH_COLUMNS, CorpusSpec, parse_corpora
 from dragoman.errors import DragomanError, UsageError
@@ -233,6 +234,19 @@ def test_a_memory_declares_its_encoding_its_source_language_and_its_markup(tmp_p
     assert read_corpus([str(path)]).pairs == CLEAN
     path.write_bytes(tmx([("SLOT", "b")]).replace(b"SLOT", inline.encode()))
     assert read_corpus([str(path)]).pairs == [("a bold word.", "b")]
+
+
+def test_units_of_a_memory_may_be_of_other_regions(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "a.tmx"
+    data = tmx(CLEAN, languages=("en-US", "es-ES")).decode()
+    path.write_text(data.replace('"es-ES"', '"es_MX"', 2).replace('"en-US"', '"en"', 1), encoding="utf-8")
+    assert read_corpus([str(path)]).pairs == CLEAN
+    british = tmx(CLEAN, languages=("en-US", "en-GB")).decode()  # here the region tells them apart
+    other = british.replace("</body>", '<tu><tuv xml:lang="en"><seg>x</seg></tuv></tu></body>')
+    path.write_text(other, encoding="utf-8")
+    assert read_corpus([str(path)]).pairs == CLEAN
+    assert main(["check", str(path)]) == 1
+    assert "a unit has neither language" in capsys.readouterr().out
 
 
 def test_a_memory_may_have_many_languages(tmp_path: Path):

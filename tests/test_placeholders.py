@@ -69,6 +69,10 @@ ALIGNED = [
      "Zum Weitergehen <i><b>Eingabe</b> drücken</i>"),
     ("<b>A</b> and <i>B</i>", "B und A", "A=A and=und B=B", "<i>B</i> und <b>A</b>"),
     ("See {url}.", "请看。", "See=看", "请看{url}。"),
+    ("The dog sees <x/>.", "El perro ve un queso.", "dog=perro sees=ve", "El perro ve <x/> un queso."),
+    ("The dog sees <x/>.", "El perro ve.", "dog=perro sees=ve", "El perro ve <x/>."),
+    ("The dog (<x/> here).", "El perro está aquí.", "dog=perro here=aquí", "El perro <x/> está aquí."),
+    ("The dog sees<x/>.", "El perro ve un queso.", "dog=perro sees=ve", "El perro ve<x/> un queso."),
     ("An error of <b>€64.50</b> here", "여기 €64.50만큼 착오", "error=착오 €=€ here=여기",
      "여기 <b>€64.50만큼</b> 착오"),
 ]  # fmt: skip

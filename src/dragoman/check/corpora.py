@@ -24,7 +24,8 @@ from dragoman.files import atomic_file, draft_of, name_errors
 # each pass drops a few more rows by chance.
 MAX_PASSES = 10
 UNFIT = {"unreadable", "line-counts", "direction"}
-LEAVE_OUT = {"utf-8", "columns", "record", "fuzzy", "obsolete", "plural"}  # problems of which each is a row less
+# Problems of which each is a row less.
+LEAVE_OUT = {"utf-8", "columns", "record", "fuzzy", "obsolete", "plural", "language"}
 
 CorpusSets = Mapping[str, tuple[CorpusSpec, ...]]  # "train" first, then "dev" and "test" where there are any
 

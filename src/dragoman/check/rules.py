@@ -36,6 +36,7 @@ RULES = {
     ),
     # The pair.
     "header": CheckRule("warning", "the first row looks like a header", "delete it, or it is learned as a pair"),
+    "language": CheckRule("warning", "a unit has neither language", "skipped; columns= names other languages"),
     "empty": CheckRule("warning", "one side is empty", "find out why; training skips the pair"),
     "duplicate": CheckRule(
         "warning", "the same pair occurs earlier", "keep it once; to count it more often, use weight="

@@ -41,7 +41,7 @@ Kind = Literal[
     # what stops training
     "utf-8", "columns", "record", "line-counts",
     # what is left out, and counted
-    "empty", "fuzzy", "obsolete", "plural", "variant",
+    "empty", "fuzzy", "obsolete", "plural", "variant", "language",
     # what is repaired without any loss
     "byte-order-mark", "cr-line-end", "line-break",
 ]  # fmt: skip
@@ -52,6 +52,7 @@ REASONS: dict[Kind, str] = {
     "obsolete": "obsolete messages",
     "plural": "messages with three or more plural forms",
     "variant": "further translations into the same language",
+    "language": "units in neither of the two languages",
 }
 
 

@@ -10,6 +10,10 @@ from dragoman.data.spec import DEFAULT_COLUMNS, display_path
 from dragoman.errors import DragomanError, plural
 
 DELIMITERS = ",;\t|"
+LONE_CR = (
+    "a carriage return outside quotes; if that is how lines end here, as in files of old Macs, convert them first: "
+    r"tr '\r' '\n' < old.csv > new.csv"
+)
 
 
 def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) -> Iterator[Row]:
@@ -37,7 +41,8 @@ def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
         except StopIteration:
             return
         except csv.Error as error:
-            on_problem(Problem("record", path, begin, f"not CSV: {error}"))
+            text = LONE_CR if "new-line character" in str(error) else f"not CSV: {error}"
+            on_problem(Problem("record", path, begin, text))
             continue
         if not indices:
             try:

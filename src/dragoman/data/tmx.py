@@ -1,5 +1,6 @@
 """Read translation memories (TMX): one translation unit at a time, and no more of XML than a memory needs."""
 
+import re
 from collections.abc import Iterator
 
 from defusedxml import DefusedXmlException
@@ -20,8 +21,9 @@ def read_tmx(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
     """Yield a row for each translation unit; the side of a language that it lacks is empty.
 
     columns: source and target language; without them, the first unit must have two languages, and the source is the
-    header's srclang or else the first. Of several texts in a language the first counts; the others are reported. Raise
-    DragomanError where the file is damaged, declares XML entities, or has no text in one of the languages.
+    header's srclang or else the first. Of several texts in a language the first counts; the others are reported. So are
+    units that have texts, but in neither language, which are left out. Raise DragomanError where the file is damaged,
+    declares XML entities, or has no text in one of the languages.
     """
     units = Units()
     parser = XmlParser(target=units)
@@ -41,6 +43,9 @@ def read_tmx(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
                     if len(seen) < MAX_NAMED:
                         seen |= {language for language, _ in unit}
                     texts = [[text for language, text in unit if is_language(language, column)] for column in columns]
+                    if unit and not any(texts):
+                        on_problem(Problem("language", path, number))
+                        continue
                     for which, side in enumerate(texts):
                         has_text[which] |= bool(side)
                         if len(side) > 1:
@@ -105,15 +110,18 @@ class Units:
 def two_languages(unit: list[tuple[str, str]], source: str) -> tuple[str, str]:
     """Return the source and the target language of a unit that has two. Raise ValueError where it has not.
 
-    source: the source language by the header, '' where that does not say.
+    source: the source language by the header, '' where that does not say. Other units may be of other regions: 'en-US'
+    is 'en' unless both languages are.
     """
     languages = list(dict.fromkeys(language for language, _ in unit))
     if len(languages) != 2:
         raise ValueError(
             f"name two languages with columns=en,de; its first unit has {', '.join(languages[:MAX_NAMED])}"
         )
-    first, second = languages
-    return (second, first) if source and is_language(second, source) else (first, second)
+    if source and [is_language(language, source) for language in languages] == [False, True]:
+        languages.reverse()
+    first, second = (re.split("[-_]", language)[0] for language in languages)
+    return (first, second) if first.lower() != second.lower() else (languages[0], languages[1])
 
 
 def is_language(language: str, wanted: str) -> bool:

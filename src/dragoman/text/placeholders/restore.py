@@ -400,11 +400,12 @@ def _space_between(last: Removed, item: Removed) -> str:
 def _space_after(left: str, space: str, item: Removed) -> str:
     """Return the space between a token and the placeholder after it.
 
-    It is as in the source if the same token was before the placeholder there, else as is usual for the two.
+    It is as in the source if the same token was before the placeholder there, else as is usual for the two. A tag that
+    touched a word there touches any token here.
     """
     if not left or item.before == left:
         return space if not left else ""
-    if item.kind == "tag" and item.before.strip():
+    if item.kind == "tag" and item.before.strip() and not OPENING_MARK.match(item.before):
         return ""
     usual = SPACE_AFTER.match(left[-1]) or (item.before == " " and not OPENING_MARK.match(left[-1]))
     return space or (" " if usual and not UNSPACED.match(left[-1]) else "")
@@ -414,7 +415,7 @@ def _space_before(item: Removed, space: str, right: str) -> str:
     """Return the space between a placeholder and the token after it; the rules are those of `_space_after`."""
     if not right or item.after == right:
         return space if not right else ""
-    if item.kind == "tag" and item.after.strip():
+    if item.kind == "tag" and item.after.strip() and not CLOSING_MARK.match(item.after):
         return ""
     usual = SPACE_BEFORE.match(right[0]) or (item.after == " " and not CLOSING_MARK.match(right[0]))
     return space or (" " if usual and not UNSPACED.match(right[0]) else "")
