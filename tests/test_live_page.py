@@ -627,6 +627,7 @@ def test_probabilities_are_numbers_of_the_model(visit, server: Running):
     page.type(TEXT)
     page.tab.locator("#output .word").first.wait_for()
     page.tab.locator("#probabilities").check()
+    expect(page.tab.locator("#readout")).to_contain_text("the other words share the rest")
     body = {"texts": [TEXT], "source": "en", "target": "ko", "word_scores": True}
     words = server.ask("POST", "/api/v1/translate", body).json["translations"][0]["words"]
     expected = [math.exp(log_p) for word, log_p in words if word]
@@ -645,7 +646,7 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
     models, gate = gated
     gate.open.set()
     with running(models, replace(CONFIG, state=str(tmp_path))) as keeping:
-        page = visit("#source=en&target=ko", at=keeping)
+        page = visit("#source=en&target=ko", at=keeping, expected="400")
         tab = page.tab
         tab.evaluate(DROP, f"{TEXT}\n\n{OTHER}\n")
         item = tab.locator("#document-list > li")
@@ -686,6 +687,9 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         tab.get_by_role("button", name="Cancel").and_(tab.locator("li button")).click()
         until(lambda: keeping.ask("GET", "/api/v1/documents").json["documents"] == [])
         assert item.count() == 1
+        for content, message in ((b"", "The file is empty."), (b" ", "empty file")):
+            tab.locator("#document").set_input_files({"name": "no.txt", "mimeType": "text/plain", "buffer": content})
+            expect(item.last).to_have_text(f"no.txt  {message} Remove")
 
 
 # When something goes wrong.
