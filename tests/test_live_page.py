@@ -244,7 +244,9 @@ def test_what_needs_a_look_is_said_in_words_and_leads_to_its_place(visit):
     flags = ["loop", "lost {name}", "no brake pad"]
     page.tab.route(
         "**/api/v1/translate",
-        lambda route: fulfil(route, echo("a", parts=3), echo("b b b", flags=flags, terms_met=["dog"])),
+        lambda route: fulfil(
+            route, echo("a", parts=3), echo("b b b", flags=flags, terms_met=["dog"], terms_missed=["brake pad"])
+        ),
     )
     page.type("a\nb")
     notes = page.tab.locator("#notes li")
@@ -253,10 +255,11 @@ def test_what_needs_a_look_is_said_in_words_and_leads_to_its_place(visit):
         "Line 2 It repeats itself.",
         "Line 2 “{name}” is missing.",
         "Line 2 The term “brake pad” is not translated as the glossary says. Glossary",
+        "Add another form of the translation to the glossary, after |, or choose other words in the sentence.",
         "Line 1: A sentence was too long for the model: it was translated in 3 parts, which may not fit together.",
         "Terms used: dog",
     ]
-    words = page.tab.locator("#output .line.flagged .word")
+    words = page.tab.locator("#output .flagged .word")
     for number in (0, 1):  # the first one, then the one that had the focus
         notes.first.locator("button").click()
         expect(words.nth(number)).to_be_focused()
@@ -265,6 +268,44 @@ def test_what_needs_a_look_is_said_in_words_and_leads_to_its_place(visit):
     page.tab.route("**/api/v1/translate", lambda route: fulfil(route, echo("c", flags=["loop"])))
     page.type("c")
     expect(notes).to_have_text(["It repeats itself. Show"])
+
+
+def test_a_warning_about_a_term_is_about_its_sentence_and_leads_to_its_word(visit):
+    page = visit("#source=en&target=ko")
+    text, new = "One cat. Two category, a cat, and two dogs.", "하나 고양이. 둘 분류와 고양이 그리고 개."
+    segments = [{"source": [0, 8], "target": [0, 7]}, {"source": [9, 43], "target": [8, 25]}]
+    known = {
+        "text": new,
+        "segments": segments,
+        "alignment": [[1, 1], [4, 4], [5, 4], [8, 6]],
+        "words": [],
+        "others": [],
+    }
+    expected = {  # the sentences that are underlined, and the word that is shown
+        "no dogs": ([1], 6),
+        "no a cat": ([1], 4),
+        "no cat": ([0, 1], 1),
+        "no and": ([1], 2),  # linked with no word: the first one of its sentence
+        "has 고양이 그": ([1], 4),
+        "lost {x}": ([0, 1], 0),  # it is nowhere
+        "loop": ([0, 1], 0),
+    }
+    lines = [text + "!" * number for number in range(len(expected))]
+    flags = dict(zip(lines, expected, strict=True))
+
+    def answer(route: Any) -> None:
+        texts = json.loads(route.request.post_data)["texts"]
+        fulfil(route, *(echo(line, flags=[flags[line]], **known) for line in texts))
+
+    page.tab.route("**/api/v1/translate", answer)
+    page.type("\n".join(lines))
+    page.shows("\n".join([new] * len(lines)))
+    underlined = "all => all.flatMap((one, number) => (one.classList.contains('flagged') ? [number] : []))"
+    for number, (sentences, word) in enumerate(expected.values()):
+        line = page.tab.locator("#output .line").nth(number)
+        assert line.locator(".sentence").evaluate_all(underlined) == sentences
+        page.tab.locator("#notes li").nth(number).get_by_text(f"Line {number + 1}").click()
+        expect(line.locator(".word").nth(word)).to_be_focused()
 
 
 def test_a_term_of_the_glossary_is_sent_with_the_text_and_kept_only_if_asked_for(visit):
@@ -502,9 +543,9 @@ def test_terms_that_are_met_and_missed_are_told_apart(visit, models: Models):
         page.shows(TEXT)
         missed = "The term “cats” is not translated as the glossary says. Show Glossary"
         expect(page.tab.locator("#notes li")).to_have_text(
-            ["It looks like a copy of the text. Show", missed, "Terms used: dog → dog"]
+            ["It looks like a copy of the text. Show", missed, re.compile("^Add another form"), "Terms used: dog → dog"]
         )
-        assert page.tab.locator("#output .line.flagged").count() == 1
+        assert page.tab.locator("#output .flagged").count() == 1
         page.tab.locator("#glossary summary").click()  # which opens again
         page.tab.get_by_role("button", name="Glossary").click()
         expect(page.tab.get_by_label("Translation of term 2")).to_be_focused()
@@ -586,6 +627,7 @@ def test_probabilities_are_numbers_of_the_model(visit, server: Running):
     page.type(TEXT)
     page.tab.locator("#output .word").first.wait_for()
     page.tab.locator("#probabilities").check()
+    expect(page.tab.locator("#readout")).to_contain_text("the other words share the rest")
     body = {"texts": [TEXT], "source": "en", "target": "ko", "word_scores": True}
     words = server.ask("POST", "/api/v1/translate", body).json["translations"][0]["words"]
     expected = [math.exp(log_p) for word, log_p in words if word]
@@ -604,7 +646,7 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
     models, gate = gated
     gate.open.set()
     with running(models, replace(CONFIG, state=str(tmp_path))) as keeping:
-        page = visit("#source=en&target=ko", at=keeping)
+        page = visit("#source=en&target=ko", at=keeping, expected="400")
         tab = page.tab
         tab.evaluate(DROP, f"{TEXT}\n\n{OTHER}\n")
         item = tab.locator("#document-list > li")
@@ -645,6 +687,9 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         tab.get_by_role("button", name="Cancel").and_(tab.locator("li button")).click()
         until(lambda: keeping.ask("GET", "/api/v1/documents").json["documents"] == [])
         assert item.count() == 1
+        for content, message in ((b"", "The file is empty."), (b" ", "empty file")):
+            tab.locator("#document").set_input_files({"name": "no.txt", "mimeType": "text/plain", "buffer": content})
+            expect(item.last).to_have_text(f"no.txt  {message} Remove")
 
 
 # When something goes wrong.

@@ -137,8 +137,9 @@ def test_every_figure_is_saved_in_every_form_with_its_caption_and_as_a_table(vis
         alone = saved(page, place, "HTML").decode()
         assert "default-src 'none'" in alone
         assert ("<script" in alone, "odel toy" in alone.partition("<figcaption>")[2]) == (False, True)
-        count = len(told.get("rows") or told.get("heads") or told.get("positions") or told["nodes"][1:])
-        assert alone.count("<tr>") == 1 + count
+        nodes, winner = told.get("nodes", []), told.get("winner")
+        shown = [one for one in nodes[1:] if one["step"] <= nodes[winner]["step"]]  # up to where the winner ends
+        assert alone.count("<tr>") == 1 + len(told.get("rows") or told.get("heads") or told.get("positions") or shown)
         if place.startswith("#attention-map"):  # the numbers of the inspection, as a table and as boxes
             cells = re.findall(r"<td>([\d.]*)</td>", alone)
             expected = inspected.map("cross", inspected.alignment.layer, inspected.alignment.head or 1)
@@ -198,7 +199,11 @@ def test_attention_begins_with_what_links_words_at_the_word_that_was_clicked(vis
     assert found.alignment
     assert found.alignment.head
     cursor = page.tab.locator("#attention-map .readout")
+    measured = page.tab.locator("#measured")
+    assert not measured.is_visible()
     open_panels(page, "attention-panel")
+    which = f"layer {found.alignment.layer}, head {found.alignment.head}"
+    assert measured.inner_text().startswith(f"Words are linked by the attention of {which}. Of ")
     assert page.tab.locator("#show").input_value() == "head"
     chosen = f"layer {found.alignment.layer} of 1, head {found.alignment.head} of 2"
     assert chosen in page.tab.locator("#attention-map figcaption").inner_text()

@@ -324,6 +324,14 @@ def test_each_weight_is_a_line_as_thick_as_it_is_great_and_in_the_colour_of_its_
     assert read.startswith(f"“{shown.rows[1]}”: head 1 → “{best}” {float(shown.weights[1].max()):.2f}; head 2 → ")
 
 
+# How many pairs of labels in the same map cover each other, by more than what fonts leave empty.
+COVERED = """() => [...document.querySelectorAll("#embeddings-picture g")].flatMap((map) => {
+  const boxes = [...map.querySelectorAll("text")].map((text) => text.getBoundingClientRect());
+  const cover = (a, b) => a.left + 1 < b.right && b.left + 1 < a.right && a.top + 4 < b.bottom && b.top + 4 < a.bottom;
+  return boxes.flatMap((a, i) => boxes.slice(i + 1).filter((b) => cover(a, b)));
+}).length"""
+
+
 def test_the_neighbours_of_the_word_with_the_focus_are_shown_before_and_after_training(
     open_page, document: str, translator: Translator, inspection: Inspection, untrained: Model
 ):
@@ -343,6 +351,7 @@ def test_the_neighbours_of_the_word_with_the_focus_are_shown_before_and_after_tr
                 cosines = [before[side].cosines[number][rank], after[side].cosines[number][rank]]
                 assert [float(old_cosine), float(new_cosine)] == pytest.approx(cosines, abs=0.00506)
             assert len(texts) == 5
+            assert tab.evaluate(COVERED) == 0
             assert tab.locator("#embeddings .readout").inner_text().startswith(f"“{word}”: before training: ")
             tab.keyboard.press("ArrowRight")
         points = tab.locator("#embeddings-picture circle").count()

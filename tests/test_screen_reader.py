@@ -116,7 +116,7 @@ def test_a_screen_reader_has_names_roles_and_live_texts_for_all_of_it(visit: Any
     tab.route("**/api/v1/translate", lambda route: fulfil(route, echo(TEXT, text="좋은 빵.", **KNOWN)))
     page.type(TEXT)
     hear("In Korean")
-    note("A text is translated, and has a loop", ".desk", "#measured")
+    note("A text is translated, and has a loop", ".desk")
     tab.locator("#output .word").first.focus()
     hear("the model looked most at")
     note("The first word of the translation", "#output", "#readout")

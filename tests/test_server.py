@@ -540,6 +540,7 @@ def check_stopping(process: subprocess.Popen[str]) -> None:
         printed.append(process.stderr.readline())
         assert printed[-1], printed
     assert "en-ko: " in printed[0]
+    assert re.search(r"open http://127\.0\.0\.1:\d+ in a browser", printed[1])
     assert [line.split()[0] for line in printed[-3:]] == ["curl"] * 3
     server = Running(int(re.findall(r"127\.0\.0\.1:(\d+)", printed[-1])[0]), None, None)  # type: ignore[arg-type]
     answers: list[Answer] = []

@@ -104,7 +104,8 @@ def open_detector(models: Models) -> "Detector | None":
 def describe(config: ServeConfig, models: Models, address: str) -> str:
     """Return what is served and how to try it."""
     if not models.by_pair:
-        return f"the runs in {config.runs}; ready at {address}/runs\nto translate, too, name a model: -m FOLDER"
+        ready = f"the runs in {config.runs}; ready: open {address}/runs in a browser"
+        return f"{ready}\nto translate, too, name a model: -m FOLDER"
     by_folder: dict[Path, list[Served]] = {}
     for one in models.by_pair.values():
         by_folder.setdefault(one.source.folder, []).append(one)
@@ -119,7 +120,7 @@ def describe(config: ServeConfig, models: Models, address: str) -> str:
     return "\n".join(
         [
             *lines,
-            f"engine {name}, beam {config.beam}; ready at {address}",
+            f"engine {name}, beam {config.beam}; ready: open {address} in a browser, or ask from a program:",
             f"  curl {address}/translate {fields}{key}",
             f"  curl {address}/languages{'?api_key=KEY' if key else ''}",
             f"  curl {address}/health/ready",

@@ -95,14 +95,24 @@ function mapSvg({ words, near: labels, points, neighbours }, title, wide, tall, 
   const xs = along(0, wide, 0);
   const ys = along(1, tall - 24, 24);
   const own = new Set((neighbours[near] ?? []).map(([index]) => words.length + index));
-  const text = (x, y, label, weight, anchor = "start") =>
-    `<text x="${x}" y="${y}" font-size="12" font-weight="${weight}" text-anchor="${anchor}" fill="${ink}">${xml(shortened(label, MAX_LABEL))}</text>`;
+  const text = (x, y, label, weight) =>
+    `<text x="${x}" y="${y}" font-size="12" font-weight="${weight}" fill="${ink}">${xml(shortened(label, MAX_LABEL))}</text>`;
+  const taken = []; // by labels
+  // A label beside its mark, where it covers no other one if there is such a place.
+  const named = (i, label, weight) => {
+    const long = widest([label]);
+    const places = [-5, 14, -18, 27].flatMap((dy) => [6, -6 - long].map((dx) => [xs[i] + dx, ys[i] + dy]));
+    const inside = places.filter(([x, y]) => x > 2 && x + long < wide - 2 && y > 36 && y < tall - 4);
+    const free = inside.find(([x, y]) => taken.every(([left, right, base]) => right < x || x + long < left || Math.abs(base - y) > 12));
+    const [x, y] = free ?? inside[0] ?? places[0];
+    taken.push([x, x + long, y]);
+    return text(x, y, label, weight);
+  };
   const marks = points.map((_, i) => {
     const [x, y] = [xs[i], ys[i]];
     const [word, chosen] = [i < words.length, i === near || own.has(i)];
     const label = word ? words[i] : labels[i - words.length];
-    const ends = x + widest([label]) + 8 > wide;
-    const name = word || chosen ? text(ends ? x - 6 : x + 6, y - 5, label, chosen ? "bold" : "normal", ends ? "end" : "start") : "";
+    const name = word || chosen ? named(i, label, chosen ? "bold" : "normal") : "";
     const line = own.has(i) ? `<path d="M${xs[near]} ${ys[near]}L${x} ${y}" stroke="${ink}" stroke-dasharray="2 3"/>` : "";
     const dot = `<circle cx="${x}" cy="${y}" r="${i === near ? 6 : 4}" fill="${ink}"/>`;
     const cross = `<path d="M${x - 4} ${y - 4}l8 8m-8 0l8 -8" stroke="${ink}" stroke-opacity="${chosen ? 1 : 0.6}"/>`;

@@ -42,7 +42,7 @@ async function troubleOf(response) {
   let message = "";
   try {
     const { error } = await response.json();
-    message = error.message ?? error;
+    message = (error.message ?? error).replace("Invalid request: ", "");
   } catch {
     message = `HTTP ${status}`;
   }

@@ -80,6 +80,7 @@ async function translateFile(file) {
   };
   buttons.append(button("cancel", leave));
   try {
+    if (!file.size) throw new Trouble("refused", t("document.empty"));
     const form = new FormData();
     const { glossary, ...languages } = wishOf();
     for (const [field, value] of Object.entries(languages)) form.append(field, value);

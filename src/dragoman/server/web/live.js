@@ -119,7 +119,7 @@ function drawState() {
   const missing = !last || shown().some(({ text: line, translation }) => line.trim() && !translation);
   for (const id of ["copy", "save", "suggest"]) at(`#${id}`).disabled = missing;
   const pair = languages.pair();
-  at("#measured").textContent = last && pair?.aligned_by ? t("measured", inWordsOf(pair.aligned_by)) : "";
+  at("#measured").textContent = last && pair?.aligned_by ? inWordsOf(pair.aligned_by) : "";
   at("#probabilities-label").hidden = !pair?.word_scores;
   if (limits.pairs) drawGlossary(languages.likely(), languages.target(), pair?.glossary !== false);
   drawCode({ ...asked(text), source: languages.chosen().source, target: languages.target(), ...glossaryPart() });
@@ -147,9 +147,9 @@ function asked(text) {
 
 // Which layer and head align words, and how that was measured.
 function inWordsOf({ layer, head, agreement, links }) {
-  const which = head ? t("measured.head", layer, head) : t("measured.layer", layer);
-  if (agreement === null) return `${which}; ${t("measured.not")}`;
-  return `${which}; ${t("measured.agreement", percent(agreement), links.toLocaleString(language))}`;
+  const which = t("measured", head ? t("measured.head", layer, head) : t("measured.layer", layer));
+  if (agreement === null) return `${which} ${t("measured.not")}`;
+  return `${which} ${t("measured.agreement", percent(agreement), links.toLocaleString(language))}`;
 }
 
 const glossaryPart = () => {
@@ -266,6 +266,7 @@ function speakIn(chosen) {
   speak(chosen);
   for (const element of document.querySelectorAll("button[data-label]")) element.title = t(element.dataset.label);
   at("#write").title = t("write.help");
+  at("#probabilities").title = t("probabilities.note");
   drawKeys();
   drawDocuments();
   say();
@@ -338,7 +339,10 @@ at("#copy-link").addEventListener("click", (event) => {
   link.hash = new URLSearchParams({ ...languages.chosen(), text: source.value });
   copy(link.href, event.target);
 });
-at("#probabilities").addEventListener("change", (event) => showProbabilities(event.target.checked));
+at("#probabilities").addEventListener("change", ({ target: { checked } }) => {
+  showProbabilities(checked);
+  say(() => (checked ? t("probabilities.note") : ""));
+});
 at("#suggest").addEventListener("click", openSuggestion);
 at("#suggestion-cancel").addEventListener("click", closeSuggestion);
 at("#suggestion").addEventListener("submit", sendSuggestion);

@@ -77,7 +77,6 @@ function makeLine(side, text, translation, line) {
     done = letters.length;
   }
   gap(letters.length);
-  if (translation?.flags.length) element.classList.add("flagged");
   if (!letters.length) element.append(make("br", {}));
   return made;
 }
@@ -351,6 +350,14 @@ function firstOfSentence(words, here, step) {
 
 // Puts the focus on the word of a line of the translation that had it last, or else on its first.
 export const goToLine = (line) => goToWord(line, (focused.side === "target" && focused.line === line && focused.word) || 0);
+
+// Puts the focus on a word of a line of the translation, or on one that belongs to a word of the text, else to its sentence.
+export async function goToLinked(line, { side, sentence, word }) {
+  const { translation, sentences } = sides.target[line];
+  if (side === "target") return goToWord(line, word);
+  const { alignment } = await examine(translation, pair);
+  goToWord(line, alignment.find(([source]) => source === word)?.[1] ?? at(".word", sentences[sentence])?.place.word);
+}
 
 // Puts the focus on a word of a line of the translation.
 export function goToWord(line, number) {

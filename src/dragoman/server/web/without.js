@@ -2,7 +2,7 @@
 // translation. The model's attention is a guess at what belongs together; this is the check.
 
 import { ask } from "./api.js";
-import { at, language, make, shortest, t, table } from "./elements.js";
+import { at, fixed, language, make, t, table } from "./elements.js";
 import { nameOf } from "./lines.js";
 import { placeAtCaret, sourceLines } from "./paper.js";
 import { bare, sentenceAt } from "./steering.js";
@@ -69,7 +69,7 @@ function drawDrops([whole, less], lang) {
   const rows = whole.map(([word, log], number) => {
     const [before, after] = [Math.exp(log), Math.exp(less[number]?.[1] ?? log)];
     const drop = before - after;
-    const cells = [before, after, drop].map((value) => make("td", {}, shortest(value)));
+    const cells = [before, after, drop].map((value) => make("td", {}, `${fixed(100 * value, 1)}%`));
     return [make("th", { scope: "row", lang, dir: "auto", class: drop >= MUCH ? "much" : null }, word), ...cells];
   });
   at("#without-words").replaceChildren(table(head, rows));

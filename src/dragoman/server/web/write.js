@@ -7,7 +7,7 @@ import { replaceSentence, sentenceAt } from "./steering.js";
 
 const QUIET = 1200; // milliseconds without a key before the rest is read out
 
-let place = { line: 0, sentence: 0 }; // the sentence that had the focus last
+let place = { line: 0, sentence: 0 }; // the word or sentence that had the focus last
 let open = null; // what is being written
 let pressed = false; // until the click
 
@@ -93,7 +93,7 @@ function press(event) {
     event.preventDefault();
     event.stopPropagation();
     const { line } = place;
-    const word = at(".word", open.original)?.place.word ?? 0;
+    const word = place.word ?? at(".word", open.original)?.place.word ?? 0;
     leave();
     return goToWord(line, word);
   }
@@ -137,7 +137,7 @@ export function setUpWriting() {
   for (const moved of ["focusin", "click"]) {
     output.addEventListener(moved, (event) => {
       const word = event.target.closest(".word, .sentence");
-      if (word && !open?.box.isConnected) place = { line: word.place.line, sentence: word.place.sentence };
+      if (word && !open?.box.isConnected) ({ place } = word);
     });
   }
   output.addEventListener("keydown", (event) => {
