@@ -276,4 +276,4 @@ assert not torch.allclose(model(source, target), before)
 # - `x`의 행들을 서로 바꿔 보세요. 출력의 행들은 어떻게 되나요? (트랜스포머에 위치 정보가 필요한 이유예요.)
 #
 # 다음은 [작은 번역기를 학습하고 들여다보기](train-and-look.ko.ipynb)예요. 같은 내용을 수식과 측정 결과로 보려면
-# [둘러보기](../tour.ko.md)의 3~5단계를 읽어 보세요.
+# [둘러보기](../tour.ko.md)의 3~5장을 읽어 보세요.

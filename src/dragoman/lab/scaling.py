@@ -94,15 +94,15 @@ def claims(raw: dict[int, Measured], scaled: dict[int, Measured], many: float, f
         f"{raw[100].variance:.1f} and {scaled[100].variance:.3f}, and no size is off by more than {off:.1%}. Dividing "
         "scores by 10 divides their variance by 100.": off < 0.1,
         f"Without the division the softmax [saturates|does not clearly saturate] at d_k = 100: {peak.nearly_one:.0%} "
-        f"of the queries give more than 0.99 to one key (with it {calm.nearly_one:.0%}), and the mean derivative is "
-        f"{peak.jacobian:.2f} (with it "
-        f"{calm.jacobian:.2f}).": nearly_one and peak.jacobian < 0.15 < 0.35 < calm.jacobian,
+        f"of the queries give more than 0.99 to one key (with it {calm.nearly_one:.0%}), and the norm of the "
+        f"derivative is {peak.jacobian:.2f} on average (with it {calm.jacobian:.2f}).": nearly_one
+        and peak.jacobian < 0.15 < 0.35 < calm.jacobian,
         "Two triples of scores that are given as examples [show|do not show] this: the softmax of (8, -11, 7), said to "
         f"give all the weight to one key, gives it {many:.3f}; that of (1.1, -0.8, -1.7), said to give each key 30 to "
         f"50 %, gives one of them {few:.3f}.": many > 0.95 and few < 0.5,
         "On average over random scores, without the division, the largest weight [is|is not] much larger at a large "
-        f"d_k: {peak.largest:.2f} at 100 against {raw[2].peak.largest:.2f} at 2. {reverse:.0%} of single pairs of "
-        "draws show the reverse.": peak.largest > raw[2].peak.largest + 0.1,
+        f"d_k: {peak.largest:.2f} at 100 against {raw[2].peak.largest:.2f} at 2. In {reverse:.0%} of the "
+        "comparisons of single draws it is the other way round.": peak.largest > raw[2].peak.largest + 0.1,
     }
 
 

@@ -218,9 +218,9 @@ def claims(
         f"illustration, up to {dog:.3f} away from the softmax] ({softmax}).": dog < 0.005,
         'In "I am dog" each word gives most weight to itself in [both the printed weights and the softmax of the '
         f"scores|{where}].": all(own),
-        "The formula for z_n that also sums over a row of V gives [the output|one number for each word, "
-        f"{sums.flatten()[0]:g} for the first]; the output is a vector for each word, ({vector}) for the "
-        "first.": not one_number,
+        'A formula printed with "I am dog" sums over the row of V, too, to get z_n. It gives [the output|one number '
+        f"for each word, {sums.flatten()[0]:g} for the first]; the output is a vector for each word, ({vector}) for "
+        "the first.": not one_number,
     }
 
 
