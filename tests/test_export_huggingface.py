@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import TINY_RECURRENT, save_random, tiny_transformer
-from foreign import m2m100_folder, marian_folder, npz_folder
+from foreign import MARIAN_SETTINGS, m2m100_folder, marian_folder, npz_folder, write_npz
 
 from dragoman import Tokenizer, Translator, export_model
 from dragoman.config import AttentionConfig, SearchConfig, TransformerConfig
@@ -108,6 +108,26 @@ def test_imported_models_leave(name: str, to: str, tmp_path: Path):
     report = export_model(model, to, tmp_path / "out")
     assert report.agreement.gap < 1e-4
     assert sum(report.agreement.others.values()) <= 2
+
+
+@pytest.mark.parametrize("to", ["ctranslate2", *(pytest.param(to, marks=pytest.mark.slow) for to in TO[1:])])
+def test_the_unknown_word_of_marian_is_never_said(to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    arrays = npz_folder(tmp_path / "their")
+    arrays["decoder_ff_logit_out_b"][0, 1] = 20
+    write_npz(tmp_path / "their" / "model.npz", arrays, MARIAN_SETTINGS | {"dim-vocabs": [len(arrays["Wemb"])] * 2})
+    model, tokenizers = read_model(import_model(tmp_path / "their", tmp_path / "model"))
+    assert model.output.bias[tokenizers.target.unknown] == 20
+
+    def unknown_words(out: Path) -> int:
+        export_model(tmp_path / "model", to, out)
+        search = SearchConfig(beam=1, extra_length=10, length_penalty=0)
+        exported = Exported(model, tokenizers, DefaultTags())
+        found = run.TARGETS[to].open(out, exported, "float32").search([[7, 8, 9], [10, 11]], search)
+        return sum(best.tokens.count(tokenizers.target.unknown) for (best, *_) in found)
+
+    assert unknown_words(tmp_path / "out") == 0
+    monkeypatch.setattr(run, "forbid", lambda *_: None)
+    assert unknown_words(tmp_path / "control") > 20
 
 
 # Controls: each of these is seen, and nothing is there.

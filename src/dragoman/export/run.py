@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from dragoman.config.fields import check_argument, check_choice
 from dragoman.data.batches import Ids
 from dragoman.data.corpus import read_corpus
@@ -20,6 +22,7 @@ from dragoman.export.web import WEB
 from dragoman.files import new_folder
 from dragoman.interop.ctranslate2.conversion import rounded_to_float16
 from dragoman.interop.verification import SOURCES, Agreement, Copy, Mismatch, dealt, made_up, read_sample, verify
+from dragoman.interop.weights import UNSAYABLE
 from dragoman.model import Model
 from dragoman.model_folder import copy_records, find_model, read_model
 from dragoman.text.tags import DefaultTags
@@ -98,6 +101,7 @@ def export_model(
         raise UsageError(f"{out}: exists already; choose another name")
     folder = find_model(Path(model))
     exported = Exported(*read_model(folder), DefaultTags.load(folder))
+    forbid(exported.model, exported.tokenizers.target.suppressed)
     target.check(exported)
     tokenizer, longest = exported.tokenizers.source, exported.model.config.max_positions
     sources = read_sample(sample, tokenizer, longest) if sample else made_up(len(tokenizer), SOURCES, longest)
@@ -114,6 +118,13 @@ def export_model(
     except Mismatch as error:
         raise DragomanError(f"{out}: not written: the export does not translate as {folder} does: {error}") from None
     return report
+
+
+def forbid(model: Model, ids: Sequence[int]) -> None:
+    """Make ids unlikely by their bias, in place, where the output has one: other programs see the weights alone."""
+    if ids and model.output.bias is not None:
+        with torch.no_grad():
+            model.output.bias[list(ids)] = UNSAYABLE
 
 
 def dealt_pairs(exported: Exported) -> tuple[list[Ids], list[Ids]]:

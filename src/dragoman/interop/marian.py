@@ -124,7 +124,9 @@ def read_marian(folder: Path, checker: Checker) -> Foreign:
     )
     sides = arrange(source, source_rows), arrange(target, rows)
     names = partial(marian_names, norm_first=config.norm_first)
-    original = Original(tensors, names, config, source_rows, rows, sides[1].unsayable, transposed=True)
+    # Marian never says the unknown word, either, but gives it a share of the probability: its weights stay as they are.
+    unsayable = [id for id in sides[1].unsayable if id != sides[1].unknown]
+    original = Original(tensors, names, config, source_rows, rows, unsayable, transposed=True)
     check_tensors(original, checker, (SETTINGS,))
     checker.finish()
     return Foreign("Marian", original, *sides, "target", aligned=aligned_head(settings, config))
