@@ -6,10 +6,12 @@ reader promises: a document comes back byte for byte, and no side of a pair has 
 
 import atexit
 import contextlib
+import io
 import json
 import re
 import shutil
 import tempfile
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
@@ -20,7 +22,7 @@ from typing import Any
 import test_documents
 import torch
 from conftest import TINY, signed_again, tiny_transformer
-from foreign import MARIAN_SETTINGS, as_yml, npz_folder
+from foreign import FAIRSEQ_SETTINGS, MARIAN_SETTINGS, as_yml, npz_folder
 from hostile import CLEAN, CODECS, HOSTILE, SOURCE, TARGET, WRITERS, packed, text, tsv
 from sentencepiece import SentencePieceProcessor
 from subwords import trained_spm
@@ -37,10 +39,10 @@ from dragoman.documents import read_document
 from dragoman.documents.document import has_letter
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST, read_listed
-from dragoman.interop import huggingface, marian
+from dragoman.interop import fairseq, huggingface, marian, pickled_process
 from dragoman.interop.checker import Checker, Settings
 from dragoman.interop.sources import check_words, read_object, read_words
-from dragoman.interop.tensors import Npz
+from dragoman.interop.tensors import Npz, SafeTensors
 from dragoman.interop.yml import parse_settings, parse_words, read_text
 from dragoman.model import build
 from dragoman.model_folder import read_model, verify_files
@@ -300,6 +302,38 @@ def npz_seed() -> bytes:
     return (scratch() / "marian" / "model.npz").read_bytes()
 
 
+def checkpoint_of_fairseq(data: bytes) -> None:
+    """Rewrite a pickle as its process does, and read the copy and the architecture that the settings describe."""
+    copy, checker = written(b"", "0.safetensors"), Checker(scratch())
+    copy.unlink()
+    try:
+        tensors, values = pickled_process.load(str(written(data, "model.pt")))
+        aliases = pickled_process.write(tensors, str(copy))
+    except Exception:  # of any kind: the process, whose limits are not set here, ends with one line
+        return
+    with contextlib.suppress(DragomanError):
+        found = SafeTensors([copy], aliases)
+        for name in list(found.shapes)[:20]:
+            found.read(name)
+        fairseq.read_architecture(Settings("model.pt", json.loads(json.dumps(values)), {}, checker))
+        checker.finish()
+
+
+def dictionary_of_fairseq(data: bytes) -> None:
+    """Read the words of fairseq: each has an id of its own."""
+    with contextlib.suppress(DragomanError):
+        words = fairseq.read_dictionary(written(data, "dict.txt"))
+        assert sorted(words.values()) == list(range(len(words)))
+
+
+def pt_seed(**more: Any) -> bytes:
+    """A checkpoint with two matrices, one of them under two names."""
+    weights = {"a": torch.ones(2, 3), "b": torch.zeros(4, dtype=torch.float16)}
+    saved = io.BytesIO()
+    torch.save({"model": weights | {"c": weights["a"]}, **more}, saved)
+    return saved.getvalue()
+
+
 CONFIGS = [
     {"model_type": kind, "vocab_size": 99, "d_model": 16, "encoder_layers": 1, "activation_function": "relu", **more}
     for kind, more in (("marian", {"pad_token_id": 98}), ("m2m_100", {"scale_embedding": False, "num_beams": 5}))
@@ -392,6 +426,21 @@ def targets() -> dict[str, Target]:
         "import.listed": Target(
             partial(added_words, "special_tokens_map.json"), [json.dumps(LISTED).encode()], mutate=mutate_json
         ),
+        "import.pt": Target(
+            checkpoint_of_fairseq,
+            [pt_seed(args=Namespace(**FAIRSEQ_SETTINGS)), pt_seed(cfg={"model": FAIRSEQ_SETTINGS})],
+            [
+                "torch._utils",
+                "_rebuild_tensor_v2",
+                "FloatStorage",
+                "argparse",
+                "Namespace",
+                "collections",
+                "OrderedDict",
+            ],
+            mutate=mutate_zip,
+        ),
+        "import.dictionary": Target(dictionary_of_fairseq, ["\u2581a 12\nb 3\n__de__ 1\nmadeupword0000 0\n".encode()]),
         "manifest": Target(manifest, [part(MANIFEST)], mutate=mutate_json),
         "state": Target(state, [progress], mutate=mutate_json),
         "arrow": Target(arrow, [arrow_seed()]),
