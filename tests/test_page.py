@@ -532,6 +532,16 @@ def luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
+def stands_out(tab: Any, dark: bool, *selectors: str) -> None:
+    """Fail unless a page is dark, or light, and the first element of each selector has a contrast of 4.5 with it."""
+    style = "selector => getComputedStyle(document.querySelector(selector))"
+    ground = luminance(tab.evaluate(f"({style})('body').backgroundColor"))
+    assert (ground < 0.1) == dark
+    for selector in selectors:
+        text = luminance(tab.evaluate(f"({style})('{selector}').color"))
+        assert (max(text, ground) + 0.05) / (min(text, ground) + 0.05) >= 4.5, selector
+
+
 def test_a_phone_scrolls_down_but_not_sideways(open_page, document: str):
     tab = open_page(document, width=320)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 320
