@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -232,6 +233,16 @@ def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path, monkeypa
     with lock_file(tmp_path / "lock", wait=False), pytest.raises(BlockingIOError):
         locked(tmp_path / "lock")
     locked(tmp_path / "lock")
+    with lock_file(tmp_path / "lock", wait=False):
+        child = os.fork()
+        if not child:  # as a worker that outlives a training that was killed
+            time.sleep(60)
+            os._exit(0)
+        with pytest.raises(BlockingIOError):
+            locked(tmp_path / "lock")
+    locked(tmp_path / "lock")
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
 
     def unsupported(*_: object) -> None:
         raise OSError(errno.ENOLCK, "no locks available")

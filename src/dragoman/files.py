@@ -214,14 +214,28 @@ def open_append(path: Path) -> TextIO:
     return os.fdopen(_open_no_link(path, os.O_APPEND), "a", encoding="utf-8")
 
 
+_locks: set[int] = set()  # descriptors of files that this process has locked
+
+
+def _leave_locks() -> None:
+    """Close the descriptors of locks in a forked process: while it has them, the files stay locked."""
+    for descriptor in _locks:
+        os.close(descriptor)
+    _locks.clear()
+
+
+os.register_at_fork(after_in_child=_leave_locks)
+
+
 @contextlib.contextmanager
 def lock_file(path: Path, *, wait: bool) -> Iterator[None]:
-    """Lock a file, which is created, for the block.
+    """Lock a file, which is created, for the block. Processes that are forked meanwhile do not hold the lock.
 
     wait: until another process gives it back; else raise BlockingIOError where one has it. Raise DragomanError where
     the file is a link. A file system without locks locks nothing.
     """
     descriptor = _open_no_link(path, 0)
+    _locks.add(descriptor)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -230,8 +244,10 @@ def lock_file(path: Path, *, wait: bool) -> Iterator[None]:
                 raise
         yield
     finally:
-        with contextlib.suppress(OSError):  # nothing was written, and the error of the block counts
-            os.close(descriptor)
+        if descriptor in _locks:  # not in a forked process
+            _locks.remove(descriptor)
+            with contextlib.suppress(OSError):  # nothing was written, and the error of the block counts
+                os.close(descriptor)
 
 
 def _open_no_link(path: Path, flags: int) -> int:
