@@ -115,6 +115,7 @@ def without_batch(number: int) -> None:
     def advance(self: loop.Loop, stop: Any) -> Any:
         if (self.progress.epoch, self.progress.batch) == (0, number):
             self.progress.batch += 1
+            next(self.loader)
         return work(self, stop)
 
     loop.Loop.train_on_next_batch = advance  # type: ignore[method-assign]

@@ -20,7 +20,7 @@ TRAIN = """
 --training.samples --training.tensorboard --training.no-tensorboard
 --training.precision --training.checkpoint-activations --training.no-checkpoint-activations
 --training.shard --training.no-shard --training.deterministic --training.no-deterministic
---training.device --training.rank-timeout --training.seed --training.threads
+--training.device --training.rank-timeout --training.seed --training.threads --training.workers
 """
 TRAINING = " ".join(flag for flag in TRAIN.split() if flag.startswith("--training."))
 TRANSFORMER = """
@@ -80,10 +80,10 @@ FLAGS = {
     "export": "--to --compute-type --sample --test --threads",
     "upload": "--private",
     "benchmark": "",
-    "benchmark training": "--threads --rounds --seconds --shapes --corpus --peers",
+    "benchmark training": "--threads --rounds --seconds --shapes --corpus --peers --device",
     "benchmark memory": "--threads --pairs --steps",
     "benchmark quality": "--train --dev --test --minutes --preset --recipe --out --threads",
-    "benchmark decoding": "--threads --rounds --sentences",
+    "benchmark decoding": "--threads --rounds --sentences --batches --device",
     "benchmark decoding-length": "--threads --rounds",
     "benchmark pipeline": "-m --model --test --threads --rounds",
     "benchmark serving": "-m --model --test --parts --threads --rounds --seconds --minutes --requests",

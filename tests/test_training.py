@@ -3,8 +3,13 @@
 import dataclasses
 import io
 import json
+import multiprocessing
+import os
 import shutil
 import signal
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +21,7 @@ import torch.nn.functional as F
 from conftest import (
     TINY,
     TINY_RECURRENT,
+    Notebook,
     events,
     progress,
     run_config,
@@ -44,7 +50,7 @@ from dragoman.model_folder import read_model, verify_files
 from dragoman.training import batch_size, loop
 from dragoman.training.checkpoint import TrainingProgress, checkpoints, save_checkpoint
 from dragoman.training.distributed import ProcessGroup
-from dragoman.training.journal import Journal
+from dragoman.training.journal import Journal, StepMetrics
 from dragoman.training.limits import reason_to_end, share_done, total_steps
 from dragoman.training.loop import train
 from dragoman.training.signals import GracefulStop
@@ -91,6 +97,35 @@ def test_a_run_stopped_and_resumed_is_the_run_uninterrupted(corpus: Corpus, tmp_
     for event in expected:
         assert event["target_tokens"] in {e["target_tokens"] for e in found if e["step"] == event["step"]}
     assert [event["seconds"] for event in found] == sorted(event["seconds"] for event in found)
+
+
+def test_workers_that_make_the_batches_change_nothing(corpus: Corpus, tmp_path: Path, whole: Whole):
+    """Nor does stopping with them: batches that were made ahead are made again."""
+    before = threading.active_count()
+    losses = [
+        loss
+        for last in (3, STEPS)
+        for loss in run_training(run_config(corpus, tmp_path / "run", max_steps=last, workers=2)).losses
+    ]
+    assert losses == whole.losses
+    assert state(tmp_path / "run") == whole.state
+    assert (threading.active_count(), multiprocessing.active_children()) == (before, [])
+
+
+def test_a_worker_that_is_killed_is_an_error_that_says_what_to_do(
+    corpus: Corpus, tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch
+):
+    def kill_workers(notebook: Notebook, metrics: StepMetrics) -> None:
+        for child in multiprocessing.active_children():
+            os.kill(child.pid or 0, signal.SIGKILL)
+        time.sleep(0.1)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Notebook, "step", kill_workers)
+        with pytest.raises(DragomanError, match="a process that makes batches has died"):
+            run_training(run_config(corpus, tmp_path / "run", save_every=1, workers=2))
+    run_training(run_config(corpus, tmp_path / "run"))
+    assert state(tmp_path / "run") == whole.state
 
 
 @pytest.mark.parametrize(
@@ -194,6 +229,20 @@ def test_a_second_request_to_stop_ends_at_once_unless_it_is_the_first_one_again(
     assert stop.number == number
     with pytest.raises(error):
         stop.handle(number, None)
+
+
+@pytest.mark.parametrize(("number", "ends"), [(signal.SIGTERM, [128 + signal.SIGTERM]), (signal.SIGCHLD, [])])
+def test_a_process_ends_at_a_second_request_and_not_because_its_children_end(
+    number: int, ends: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    exits: list[int] = []
+    monkeypatch.setattr("dragoman.training.signals.os._exit", exits.append)
+    monkeypatch.setattr("dragoman.training.signals.GRACE", 0.0)
+    reader, writer = socket.socketpair()
+    with writer:
+        writer.send(bytes([number, number]))
+    GracefulStop(same_request=0.0).watch(reader, [signal.SIGINT, signal.SIGTERM])
+    assert exits == ends
 
 
 @pytest.mark.parametrize("seed", [1, 2])

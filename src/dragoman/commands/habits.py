@@ -19,8 +19,9 @@ TABLE = """
 --training.precision: fp16 bf16 amp half mixed-precision model-dtype
 --training.device: gpu gpus cuda use-cuda no-cuda cpu devices world-size gpu-ranks
 --device: gpu gpus cuda use-cuda no-cuda cpu devices
---training.threads: cpu-threads num-threads num-workers workers
---threads: cpu-threads num-threads num-workers workers
+--training.threads: cpu-threads num-threads
+--training.workers: num-workers
+--threads: cpu-threads num-threads num-workers
 --training.seed: random-seed manual-seed
 --seed: random-seed manual-seed
 --training.patience: early-stopping early-stop early-stopping-patience

@@ -98,6 +98,8 @@ class TrainingConfig:
     "data type of matmuls; auto: bfloat16 where it is faster"
     threads: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
     "CPU threads; default: one for each core that this process may use"
+    workers: Annotated[int, at_least(0), at_most(MAX_THREADS)] | None = None
+    "processes that make batches ahead of the training; default: up to 8 for a GPU, none for a CPU"
     checkpoint_activations: bool = False
     "recompute activations in the backward pass: less memory, about a third slower"
     shard: bool = False

@@ -122,6 +122,10 @@ class Batch:
         """Return the number of target tokens, EOS included."""
         return int(self.real.sum())
 
+    def pin_memory(self) -> "Batch":
+        """Return the batch in memory from which a GPU can copy while the CPU goes on."""
+        return Batch(*(t.pin_memory() for t in (self.source, self.target, self.labels, self.real)))
+
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on a device; a copy to a GPU may still be under way."""
         return Batch(*(t.to(device, non_blocking=True) for t in (self.source, self.target, self.labels, self.real)))

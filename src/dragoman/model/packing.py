@@ -19,7 +19,8 @@ class Packing:
     def __init__(self, real: Tensor):
         """Take `real` (B, T), bool: which positions hold a token. On a GPU this waits until `real` is computed."""
         self.real = real
-        self.index = None if bool(real.all()) else real.flatten().nonzero().squeeze(1)
+        index = real.flatten().nonzero().squeeze(1)
+        self.index = None if len(index) == real.numel() else index
 
     @classmethod
     def full(cls, tokens: Tensor) -> "Packing":

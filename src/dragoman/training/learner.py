@@ -67,6 +67,7 @@ class Learner:
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
         self.average = [parameter.detach().clone() for parameter in model.parameters()] if settings.ema else []
+        self.steps = 0  # that Adam has taken
         self.dtype = DTYPES[settings.precision]
         self.loss_scale = LossScale(active=self.dtype == torch.float16)
 
@@ -97,14 +98,14 @@ class Learner:
         """
         self.objective.train()
         scale = self.loss_scale.value / tokens
-        losses: list[float] = []
+        losses: list[Tensor] = []  # read after the last backward pass, for which a GPU has to be waited for
         count, failed = 0, False
         for number, batch, counts in self.own_micro_batches(micro_batches):
             try:
                 seed_dropout(*seeds, number)
                 loss = self.loss(batch.to(self.group.device))
                 (loss * (scale * counts)).backward()
-                losses.append(float(loss.detach()) * counts)
+                losses.append(loss.detach() * counts)
                 count += batch.tokens * counts
                 self.sync.end_micro_batch()
             except (RuntimeError, MemoryError) as error:
@@ -114,7 +115,7 @@ class Learner:
             if failed:  # after `except`, because inside it the error still holds the memory
                 free_cache(self.group.device)
                 break
-        total = self.sync.reduce(LocalStats(losses, count, failed, stop), len(micro_batches))
+        total = self.sync.reduce(LocalStats([float(loss) for loss in losses], count, failed, stop), len(micro_batches))
         # BPE-dropout makes more tokens than were counted before.
         correction = tokens / max(total.tokens, 1)
         norm = total.norm / self.loss_scale.value * tokens / max(total.tokens, 1)
@@ -163,9 +164,10 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
+        self.steps += 1
         if self.average:
-            steps = float(next(iter(self.optimizer.state.values()))["step"])
-            kept = min(self.settings.ema, steps / (10 + steps))  # the first weights are random: they count for little
+            # The first weights are random: they count for little.
+            kept = min(self.settings.ema, self.steps / (10 + self.steps))
             with torch.no_grad():
                 torch._foreach_lerp_(self.average, list(self.model.parameters()), 1 - kept)
         self.loss_scale.after_step()
@@ -217,6 +219,7 @@ class Learner:
                 self.sync.copy(parameter, values[name])
             for key, value in self.optimizer.state[parameter].items():
                 self.sync.copy(value, state[f"{name}.{key}"])
+            self.steps = int(state[f"{name}.step"])
         scale, steps = state["loss_scale"].tolist()
         self.loss_scale.value, self.loss_scale.steps = scale, int(steps)
 

@@ -1,9 +1,11 @@
 """The training loop: take the next batch, update the weights, log, validate, save."""
 
 import contextlib
+import itertools
 import os
 import time
-from functools import partial
+from collections.abc import Iterator
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +13,11 @@ from rich.console import Console
 
 from dragoman.config import RunConfig
 from dragoman.console import format_duration
-from dragoman.data.batches import Batch, plan_batches, split_batch
+from dragoman.data.batches import Plan, plan_batches, split_batch
 from dragoman.errors import DragomanError, UsageError, is_out_of_memory, plural
 from dragoman.files import require_links
 from dragoman.model import parameter_count
+from dragoman.training.batch_loader import MicroBatches, Turn, dead_workers_explained, default_workers, load_batches
 from dragoman.training.checkpoint import TrainingProgress, lock_folder
 from dragoman.training.core_watch import CoreWatch
 from dragoman.training.distributed import init_distributed
@@ -24,7 +27,7 @@ from dragoman.training.limits import patience_reason, reason_to_end, share_done,
 from dragoman.training.optimizer import learning_rate
 from dragoman.training.reports import describe_best, describe_best_score, report_skipped, report_validation
 from dragoman.training.run import Run
-from dragoman.training.setup import open_run
+from dragoman.training.setup import gpu_settings_kept, open_run
 from dragoman.training.signals import GracefulStop, end_at_once, exit_for, graceful_stop
 from dragoman.training.validation import Validation, is_better, validate
 
@@ -47,7 +50,7 @@ def train(config: RunConfig, journal: Journal | None = None) -> TrainingProgress
     if journal is None:
         with open_journal(config) as journal:
             return train(config, journal)
-    with init_distributed(config.training) as group, contextlib.ExitStack() as stack:
+    with init_distributed(config.training) as group, gpu_settings_kept(), contextlib.ExitStack() as stack:
         if group.first:
             stack.enter_context(lock_folder(Path(config.out)))
             require_links(Path(config.out))
@@ -58,7 +61,8 @@ def train(config: RunConfig, journal: Journal | None = None) -> TrainingProgress
             journal.display.log(f"{STOPPED} while loading; rerun the same command")
             raise
         loop = Loop(run)
-        with graceful_stop() as stop:
+        stack.callback(loop.loader.close)
+        with graceful_stop() as stop, dead_workers_explained():
             loop.run_to_end(stop)
         return loop.progress
 
@@ -75,7 +79,11 @@ class Loop:
 
     def __init__(self, run: Run):
         self.run, self.progress, self.journal, self.settings = run, run.progress, run.journal, run.config.training
+        device = run.group.device
+        workers = default_workers(device) if self.settings.workers is None else self.settings.workers
+        self.plan = lru_cache(maxsize=2 if workers else 1)(self.plan_of)  # workers begin the next epoch early
         self.plan_epoch()
+        self.loader = load_batches(self.make_batch, self.turns(), workers, pin=device.type == "cuda")
         # Not from this epoch's batches: with weights, epochs differ, and a resumed run validates where it would have.
         usual = int(run.pairs.lengths.max(axis=1).sum()) // int(self.settings.batch_tokens)
         self.validate_every = self.settings.validate_every or min(max(usual, 100), 1000)
@@ -128,7 +136,7 @@ class Loop:
         tokens = self.target_tokens(indices)
         rate = learning_rate(progress.step + 1, run.config.model.d_model, settings)
         seeds = (settings.seed, epoch, progress.batch)
-        result = run.learner.update(self.micro_batches(indices, seeds), tokens, rate, seeds, bool(stop))
+        result = run.learner.update(next(self.loader), tokens, rate, seeds, bool(stop))
         progress.batch += 1
         if result.skipped:
             progress.skipped += 1
@@ -162,13 +170,28 @@ class Loop:
 
     def plan_epoch(self) -> None:
         """Set `batches` to those of the epoch that the run is in; go on to the next epoch while one has none."""
-        pairs, settings, progress = self.run.pairs, self.settings, self.progress
-        tokens = int(settings.batch_tokens)
-        while not len(batches := plan_batches(pairs.lengths, tokens, settings.seed, progress.epoch, pairs.repeats)):
-            progress.epoch += 1  # weights of corpora are so small that it is no pair's turn
-        self.batches = batches
+        while not len(self.plan(self.progress.epoch)):
+            self.progress.epoch += 1  # weights of corpora are so small that it is no pair's turn
+        self.batches = self.plan(self.progress.epoch)
 
-    def micro_batches(self, indices: np.ndarray, seeds: tuple[int, ...]) -> list[Batch | None]:
+    def plan_of(self, epoch: int) -> Plan:
+        """Return the batches of an epoch."""
+        pairs, settings = self.run.pairs, self.settings
+        return plan_batches(pairs.lengths, int(settings.batch_tokens), settings.seed, epoch, pairs.repeats)
+
+    def turns(self) -> Iterator[Turn]:
+        """Yield all batches from where the run is, without end."""
+        first = self.progress.batch
+        for epoch in itertools.count(self.progress.epoch):
+            yield from ((epoch, batch) for batch in range(first, len(self.plan(epoch))))
+            first = 0
+
+    def make_batch(self, turn: Turn) -> MicroBatches:
+        """Return the micro-batches of a batch, perhaps in another process."""
+        epoch, batch = turn
+        return self.micro_batches(self.plan(epoch)[batch], (self.settings.seed, epoch, batch))
+
+    def micro_batches(self, indices: np.ndarray, seeds: tuple[int, ...]) -> MicroBatches:
         """Return the micro-batches of the pairs at `indices`; None for those of other processes, and for empty ones.
 
         In lockstep every process gets the first one as well. seeds: of BPE-dropout and terms.
@@ -177,7 +200,7 @@ class Loop:
         rate = self.settings.bpe_dropout
         dropout = (self.run.tokenizers.bpe(), rate, seeds) if rate else None
         annotate = partial(self.run.terms.annotate, seeds) if self.run.terms else None
-        batches: list[Batch | None] = [None] * len(slices)
+        batches: MicroBatches = [None] * len(slices)
         for number, part in enumerate(slices):
             # In lockstep, a process that has none of its own works through the first one.
             own = number % group.size == group.rank or (number == 0 and self.run.learner.sync.lockstep)
@@ -201,9 +224,10 @@ class Loop:
         run, settings = self.run, self.settings
         indices = self.batches.largest_batch(run.pairs.lengths)
         tokens = self.target_tokens(indices)
-        began = time.monotonic()
-        result = run.learner.compute_gradient(self.micro_batches(indices, (0,)), tokens, (0,))
-        run.learner.sync.clear()
+        for _ in range(1 if run.group.device.type == "cpu" else 2):  # the first time, a GPU loads its kernels
+            began = time.monotonic()
+            result = run.learner.compute_gradient(self.micro_batches(indices, (0,)), tokens, (0,))
+            run.learner.sync.clear()
         if result.out_of_memory:
             smaller = "" if self.progress.step else "choose a smaller training.batch_tokens, or "
             raise DragomanError(

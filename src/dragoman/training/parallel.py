@@ -97,11 +97,10 @@ class DataParallel:
             losses, tokens, failures, stops = zip(*self.group.gather(tuple(own)), strict=True)
             loss = math.fsum(itertools.chain(*losses))  # exact, so that the order does not matter
             return GlobalStats(loss, sum(tokens), float(self.gradient.norm()), any(failures), any(stops))
-        for index, value in enumerate((sum(own.losses), *own[1:])):
-            self.stats[index] = value
+        self.stats.copy_(torch.tensor([sum(own.losses), *own[1:]], dtype=self.stats.dtype))
         self.group.sum(self.buffer)
-        total, count, failed, stop = self.stats.tolist()
-        return GlobalStats(total, int(count), float(self.gradient.norm()), failed > 0, stop > 0)
+        total, count, failed, stop, norm = torch.cat([self.stats, self.gradient.norm()[None]]).tolist()
+        return GlobalStats(total, int(count), norm, failed > 0, stop > 0)
 
     def add_in_order(self, micro_batches: int) -> None:
         """Set the gradient, which must be zero, to the sum of those of all processes' micro-batches, in their order.

@@ -23,6 +23,7 @@ MAY_CHANGE = {
         "validate_every",
         "save_every",
         "keep",
+        "workers",
         "checkpoint_activations",
         "shard",
         "rank_timeout",

@@ -208,16 +208,30 @@ def default_micro_batches(settings: TrainingConfig, group: ProcessGroup) -> int:
 
 
 def configure_torch(settings: TrainingConfig, group: ProcessGroup) -> str:
-    """Set PyTorch's threads and memory for this process, and deterministic algorithms on a GPU if they are asked for.
+    """Set PyTorch's threads and memory for this process, and what `gpu_settings_kept` restores.
 
     Return what `use_threads` returns: a sentence for the user, or ''.
     """
     keep_freed_memory()
     note = use_threads(settings.threads)
+    if group.device.type == "cuda":
+        torch.set_float32_matmul_precision("high")  # several times as fast; sums stay in float32
     if settings.deterministic and group.device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.use_deterministic_algorithms(True)  # with warnings alone, fused attention would not be deterministic
     return note
+
+
+@contextlib.contextmanager
+def gpu_settings_kept() -> Iterator[None]:
+    """Restore, after the block, how this process multiplies on a GPU: TF32 and determinism are for training."""
+    precision, deterministic = torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        torch.use_deterministic_algorithms(deterministic, warn_only=warns)
 
 
 def tokenizers_of_run(

@@ -5,7 +5,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -50,16 +50,17 @@ class GracefulStop:
         """
         return time.monotonic() - first.setdefault(number, time.monotonic()) > self.same_request
 
-    def watch(self, signals: socket.socket) -> None:
+    def watch(self, signals: socket.socket, requests: Collection[int]) -> None:
         """End the process GRACE seconds after a second request, whatever it is doing.
 
         Python runs `handle` between two of its own instructions only, and a process that waits for another one, which
-        may be gone, runs none. signals: where Python writes the number of each signal as it comes, until it is closed.
+        may be gone, runs none. signals: where Python writes the number of each signal as it comes, until it is closed;
+        requests: which of them ask to stop.
         """
         arrived: dict[int, float] = {}
         with signals:
             while numbers := signals.recv(1):
-                if self.is_second(numbers[0], arrived):
+                if numbers[0] in requests and self.is_second(numbers[0], arrived):
                     time.sleep(GRACE)
                     os._exit(128 + numbers[0])
 
@@ -102,7 +103,7 @@ def graceful_stop() -> Iterator[GracefulStop]:
         numbers.append(signal.SIGHUP)
     reader, writer = socket.socketpair()
     writer.setblocking(False)
-    threading.Thread(target=stop.watch, args=[reader], daemon=True).start()
+    threading.Thread(target=stop.watch, args=[reader, numbers], daemon=True).start()
     before = [signal.signal(number, stop.handle) for number in numbers]
     descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     try:

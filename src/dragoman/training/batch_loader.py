@@ -1,0 +1,91 @@
+"""Make the batches of a run: when they are needed, or ahead of the training in worker processes, which PyTorch's
+DataLoader starts. Which batches there are, and in what order, does not depend on that.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dragoman.data.batches import Batch
+from dragoman.errors import DragomanError
+from dragoman.threads import granted_cores
+
+MAX_WORKERS = 8  # by default
+AHEAD = 4  # batches that each worker makes in advance
+
+Turn = tuple[int, int]  # an epoch, and which of its batches
+MicroBatches = list[Batch | None]  # None: empty, or another process's
+
+
+def default_workers(device: torch.device) -> int:
+    """Return how many processes should make batches: none for a CPU, which they would share with the training."""
+    if device.type == "cpu" or "fork" not in multiprocessing.get_all_start_methods():
+        return 0
+    return min(MAX_WORKERS, granted_cores() - 1)
+
+
+class _Turns(Dataset[MicroBatches]):
+    """The batches by turn."""
+
+    def __init__(self, make: Callable[[Turn], MicroBatches]):
+        self.make = make
+
+    def __getitem__(self, turn: Turn) -> MicroBatches:
+        return self.make(turn)
+
+
+def load_batches(
+    make: Callable[[Turn], MicroBatches], turns: Iterable[Turn], workers: int, pin: bool
+) -> Generator[MicroBatches, None, None]:
+    """Yield the micro-batches of each turn in order, as `make` makes them; with workers, in forks of this process.
+
+    pin: put them into memory from which a GPU can copy while the CPU goes on.
+    """
+    # Forked processes may not use the threads of `tokenizers`; set here, it does not warn of them.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    options: dict[str, Any] = {}
+    if workers:
+        options = {"multiprocessing_context": "fork", "worker_init_fn": begin_worker, "prefetch_factor": AHEAD}
+    loader: DataLoader[Any] = DataLoader(
+        _Turns(make),
+        batch_size=None,
+        sampler=turns,
+        num_workers=workers,
+        collate_fn=as_it_is,
+        pin_memory=pin,
+        generator=torch.Generator(),  # not the one that dropout is drawn from
+        **options,
+    )
+    yield from loader
+
+
+@contextlib.contextmanager
+def dead_workers_explained() -> Iterator[None]:
+    """Raise DragomanError where a worker dies during the block: PyTorch then raises RuntimeError at any place of it."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise DragomanError(
+            "a process that makes batches has died, perhaps for lack of memory: the same command resumes the run, with "
+            "fewer training.workers if it happens again"
+        ) from error
+
+
+def begin_worker(number: int) -> None:
+    """Leave Ctrl-C to the training, which finishes its step, and the threads of `tokenizers` to it, too."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.set_wakeup_fd(-1)  # where the training learns of its own signals
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+def as_it_is(batch: MicroBatches) -> MicroBatches:
+    """Return the micro-batches unchanged."""
+    return batch
