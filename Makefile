@@ -6,7 +6,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo docs test lint test-slow test-nightly test-server fuzz course benchmark benchmark-serving peers clean
+.PHONY: demo docs test lint test-slow test-gpu test-nightly test-server fuzz course benchmark benchmark-serving peers clean
 
 demo: .venv/demo.installed .venv/serve.installed
 	$(BIN)/dragoman demo
@@ -21,6 +21,10 @@ test: lint
 
 test-slow: .venv/test.installed
 	$(BIN)/python -m pytest -m slow
+
+# On a machine with a GPU and a build of PyTorch for it: make test-gpu BIN=/usr/bin
+test-gpu:
+	$(BIN)/python3 -m pytest -m gpu tests/test_gpu.py
 
 # Properties with twenty times the examples, other ones each time; a failure prints how to repeat it.
 test-nightly: .venv/test.installed

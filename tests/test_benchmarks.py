@@ -42,6 +42,7 @@ from dragoman.threads import SPINS
 from dragoman.training.optimizer import learning_rate
 
 VOCABULARY = 300
+CPU_TOKENS = BATCH_TOKENS["cpu"]
 MODEL = replace(TINY, encoder_layers=2, decoder_layers=3)
 SHORT, LONG = [[5, 6, 7]], [[5, 6, 7], [8, 9, 10, 11, 12]]
 
@@ -63,12 +64,12 @@ def test_contenders_take_turns_and_the_first_round_does_not_count():
 @pytest.mark.parametrize("beyond", [False, True])
 def test_groups_hold_every_pair_once_and_little_padding(beyond: bool):
     widths = np.random.default_rng(1).integers(1, 100, 3000)
-    groups = group_by_length(widths, BATCH_TOKENS, beyond)
+    groups = group_by_length(widths, CPU_TOKENS, beyond)
     assert sorted(np.concatenate(groups).tolist()) == list(range(3000))
     for group, after in itertools.pairwise(groups):
         # What the last pair of a group, or the first of the next one, makes of the limit.
         inside, more = (group[:-1], group) if beyond else (group, [*group, after[0]])
-        assert max(widths[inside], default=0) * len(inside) <= BATCH_TOKENS - beyond < widths[more].max() * len(more)
+        assert max(widths[inside], default=0) * len(inside) <= CPU_TOKENS - beyond < widths[more].max() * len(more)
     widest = [widths[group].max() for group in groups if len(group)]
     assert widest == sorted(widest)
 
@@ -89,7 +90,7 @@ def test_an_epoch_has_every_pair_once_in_batches_of_many_shapes(batches_of, task
             batch = next(batches)
             tokens += batch.tokens
             shapes.append((*batch.source.shape, batch.target.size(1)))
-            assert max(batch.source.numel(), batch.target.numel()) <= BATCH_TOKENS
+            assert max(batch.source.numel(), batch.target.numel()) <= CPU_TOKENS
         assert tokens == task.lengths[:, 1].sum()
         assert len(set(shapes)) > 5
         assert shapes != sorted(shapes, key=lambda shape: shape[1]), epoch
@@ -198,7 +199,7 @@ def test_a_peer_stands_still_at_rate_zero(peer: torch.nn.Module):
 
 # Processes
 
-TASK = TrainingTask(MODEL, VOCABULARY, BATCH_TOKENS, threads=1, sources=LONG, targets=LONG)
+TASK = TrainingTask(MODEL, VOCABULARY, CPU_TOKENS, threads=1, sources=LONG, targets=LONG)
 LOGS = {
     "marian": ("Ep. 1 : Up. 3 : Sen. 142 : Cost 9.316 * 2,143 @ 2,143 after 6,596 : Time 2.51s : 853.46 words/s", 2143),
     "joeynmt": ("tokens 1680", 1680),
@@ -232,7 +233,7 @@ def test_settings_have_the_shape_of_the_model(name: str, tmp_path: Path):
     command = PROGRAMS[name].settings(replace(TASK, model=replace(MODEL, d_model=48)), tmp_path)
     files = [json.loads(file.read_text()) for file in tmp_path.glob("*.yaml")]
     said = json.dumps(files or command)
-    for number in (48, MODEL.feed_forward.d_ff, MODEL.encoder_layers, MODEL.attention.heads, BATCH_TOKENS):
+    for number in (48, MODEL.feed_forward.d_ff, MODEL.encoder_layers, MODEL.attention.heads, CPU_TOKENS):
         assert re.search(rf"\b{number}\b", said), number
 
 
@@ -378,7 +379,7 @@ def test_all_train_in_processes_of_their_own_and_peers_without_our_settings(
     monkeypatch.setattr(TrainerProcess, "run_until", listen)
     monkeypatch.setattr(training, "RANDOM_PAIRS", 300)
     monkeypatch.setitem(training.SHAPES, "tiny", Shape(MODEL, VOCABULARY))
-    monkeypatch.setitem(trainers.KINDS, "torch", ("math",))
+    monkeypatch.setitem(trainers.KINDS["cpu"], "torch", ("math",))
     monkeypatch.setattr(training, "profile_ours", lambda task, folder: profile_task(task))
     monkeypatch.setattr(training, "best_precision", lambda device: "float32")  # one is enough here
     monkeypatch.setenv("OMP_DISPLAY_ENV", "VERBOSE")

@@ -23,6 +23,7 @@ from dragoman.errors import UsageError
 from dragoman.inference import products
 from dragoman.inference.products import (
     FEWEST_KEYS,
+    GPU_PRODUCTS,
     PRODUCTS,
     Int8Linear,
     PackedLinear,
@@ -217,10 +218,26 @@ def test_a_type_that_the_processor_has_no_instructions_for_is_refused(monkeypatc
         with pytest.raises(UsageError, match=f"'{refused}': this processor has no instructions for it, only for float"):
             resolve_type(refused, CPU)
     assert resolve_type("auto", torch.device("cuda")) == "float32"
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
+    with pytest.raises(UsageError, match="'bfloat16': this GPU has no instructions for it, only for float32"):
+        resolve_type("bfloat16", torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
+    assert resolve_type("bfloat16", torch.device("cuda")) == "bfloat16"
     with pytest.raises(UsageError, match="'int8' is for CPUs"):
         resolve_type("int8", torch.device("cuda"))
     with pytest.raises(UsageError, match="needs a model with weights in float32"):
         pack_weights(fresh("transformer").double(), "int8")
+
+
+@torch.inference_mode()
+def test_the_products_of_a_gpu_are_those_of_an_ordinary_layer():
+    for linear in (nn.Linear(40, 30), nn.Linear(40, 30, bias=False)):
+        x = torch.randn(7, 40)
+        assert GPU_PRODUCTS["float32"](linear) is linear
+        rounded = GPU_PRODUCTS["bfloat16"](linear)(x)
+        assert rounded.dtype == torch.float32
+        assert torch.equal(rounded, linear.bfloat16()(x.bfloat16()).float())
+        assert not torch.equal(rounded, linear.float()(x))  # the control
 
 
 @pytest.mark.parametrize("size", [1, 5, BLOCK, 3 * BLOCK - 1, 3 * BLOCK, 8 * BLOCK + 1, 1000, 8000])

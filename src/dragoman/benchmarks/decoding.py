@@ -16,11 +16,12 @@ import torch
 
 from dragoman.benchmarks.peers.decoders import Decode, open_decoder
 from dragoman.benchmarks.peers.pytorch import MarianMT
-from dragoman.config import ComputeType, SearchConfig
+from dragoman.config import ComputeType, Device, SearchConfig
 from dragoman.config.presets import SMALL
 from dragoman.data.batches import Ids, source_batch
 from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.decoding.torch_engine import TorchEngine
+from dragoman.device import device_of
 from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
 from dragoman.inference.products import supported_types
@@ -43,14 +44,19 @@ MODEL = replace(
 )
 
 
-def benchmark(threads: int, rounds: int, sentences: int) -> str:
+def benchmark(
+    threads: int, rounds: int, sentences: int, batches: Sequence[int] = (1, 32), device: Device = "cpu"
+) -> str:
     """Return a report in Markdown: target tokens per second of each toolkit, a row for each beam and batch.
 
-    sentences: how many are decoded in each round. Sets PyTorch's threads and seed.
+    sentences: how many are decoded in each round, a sixteenth where a batch is a single one; batches: sentences at a
+    time; device: 'cuda' for a GPU, where only PyTorch's decoders take part. Sets PyTorch's threads and seed. Raise
+    UsageError where there is no GPU.
     """
+    where = device_of(device)
     torch.set_num_threads(threads)
     torch.manual_seed(1)
-    model = prevent_eos(Transformer(MODEL, VOCABULARY, pad=PAD).eval())
+    model = prevent_eos(Transformer(MODEL, VOCABULARY, pad=PAD).eval()).to(where)
     random = np.random.default_rng(1)
     sources = random.integers(3, VOCABULARY, (sentences, LENGTH - 1)).tolist()
     notes: list[str] = []
@@ -59,7 +65,7 @@ def benchmark(threads: int, rounds: int, sentences: int) -> str:
         contenders = dict(open_decoders(model, threads, stack, notes))
         others = {short: name for short, name in RATIOS.items() if name in contenders}
         for beam in (1, 4):
-            for batch in (1, 32):
+            for batch in batches:
                 few = sources[: max(sentences // (1 if batch > 1 else 16), 1)]
                 groups = [few[start : start + batch] for start in range(0, len(few), batch)]
                 timed = {name: Contender(name, pass_over(decode, groups, beam)) for name, decode in contenders.items()}
@@ -71,7 +77,7 @@ def benchmark(threads: int, rounds: int, sentences: int) -> str:
         [
             f"Decoding, d_model 256, 3+3 layers, {VOCABULARY:,} subwords, {LENGTH} tokens in and out; target tokens "
             f"per second, median and spread of {rounds} interleaved rounds.",
-            describe_machine() + ".",
+            describe_machine(where.type) + ".",
             "",
             markdown_table(columns, rows),
             "",
@@ -117,15 +123,19 @@ def open_decoders(
     What the decoders keep open, processes and folders, is closed with `stack`.
     """
     yield OURS, our_decoder(model)
+    device = next(model.parameters()).device
+    processor = {"cpu": "processor", "cuda": "GPU"}[device.type]
     for own_type in OWN_TYPES:
-        if own_type in supported_types():
+        if own_type in supported_types(device):
             yield f"{OURS} {own_type}", our_decoder(model, own_type)
         else:
-            notes.append(f"{OURS} {own_type} is left out: this processor has no instructions for it.")
+            notes.append(f"{OURS} {own_type} is left out: this {processor} has no instructions for it.")
     try:
         yield HUGGING_FACE, hugging_face_decoder(model)
     except ImportError:
         notes.append("Hugging Face is left out: pip install 'dragoman[benchmark]' installs it.")
+    if device.type == "cuda":
+        return
     try:
         for compute_type, name in CTRANSLATE2.items():
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -156,11 +166,12 @@ def hugging_face_decoder(model: Transformer) -> Decode:
 
     Raise ImportError where the transformers library is not installed.
     """
-    other: Any = MarianMT.of(model).eval().inner
+    device = next(model.parameters()).device
+    other: Any = MarianMT.of(model).eval().to(device).inner
 
     @torch.inference_mode()
     def decode(sources: Sequence[Ids], beam: int) -> list[Ids]:
-        source = source_batch(sources)
+        source = source_batch(sources).to(device)
         outputs = other.generate(
             input_ids=source,
             attention_mask=(source != PAD).long(),

@@ -11,6 +11,7 @@ from dragoman.benchmarks.peers.task import CLIP, RATE, SMOOTHING, Step, Training
 from dragoman.config import TrainingConfig
 from dragoman.data.batches import Batch, plan_batches
 from dragoman.data.tokenizer import PAD
+from dragoman.device import device_of
 from dragoman.model.transformer import Transformer
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner
@@ -20,7 +21,7 @@ from dragoman.training.setup import configure_torch
 def our_step(task: TrainingTask) -> tuple[Transformer, Step]:
     """Configure this process as `dragoman train` does; return a new model, and what trains it on a batch."""
     settings = TrainingConfig(label_smoothing=SMOOTHING, clip=CLIP, precision=task.precision, threads=task.threads)  # type: ignore[arg-type]
-    group = ProcessGroup(torch.device("cpu"))
+    group = ProcessGroup(device_of(task.device))
     configure_torch(settings, group)
     torch.manual_seed(1)
     model = Transformer(task.model, task.vocabulary, pad=PAD)

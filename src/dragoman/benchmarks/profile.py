@@ -42,20 +42,23 @@ def operations_per_update(model: Transformer, batch: Batch) -> float:
 
 
 def matmul_rate(model: nn.Module, tokens: int, dtype: torch.dtype) -> float:
-    """Return the operations per second of a model's matmuls alone, forward and backward, on the CPU.
+    """Return the operations per second of a model's matmuls alone, forward and backward, on its device.
 
     The model only gives the shapes; its inputs are random matrices of `tokens` rows in `dtype`. Each shape of matrix is
     timed several times, and its fastest time counts as often as the model has the shape.
     """
+    device = next(model.parameters()).device
+    timed = time_on_gpu if device.type == "cuda" else time_on_cpu
     shapes = Counter(tuple(m.weight.shape) for m in model.modules() if isinstance(m, nn.Linear))
     done = seconds = 0.0
     for (wide, deep), count in shapes.items():
-        x, weight, gradient = (torch.randn(n, m).to(dtype) for n, m in ((tokens, deep), (wide, deep), (tokens, wide)))
+        sizes = ((tokens, deep), (wide, deep), (tokens, wide))
+        x, weight, gradient = (torch.randn(size, device=device, dtype=dtype) for size in sizes)
         for one, other in ((x, weight.T), (gradient, weight), (gradient.T, x)):
             work = 2 * tokens * wide * deep
             trials = min(max(3, int(TRIAL / work)), 50)
             done += count * work
-            seconds += count * min(time_on_cpu(torch.mm, one, other) for _ in range(trials))
+            seconds += count * min(timed(torch.mm, one, other) for _ in range(trials))
     return done / seconds
 
 
@@ -64,6 +67,16 @@ def time_on_cpu(work: Callable[..., Tensor], *arguments: Tensor) -> float:
     began = time.perf_counter()
     work(*arguments)
     return time.perf_counter() - began
+
+
+def time_on_gpu(work: Callable[..., Tensor], *arguments: Tensor) -> float:
+    """Call `work` once, and return the seconds that the GPU took."""
+    began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    began.record()
+    work(*arguments)
+    ended.record()
+    ended.synchronize()
+    return began.elapsed_time(ended) / 1000
 
 
 # PyTorch's operations by purpose. An operation counts for the first part that has a word of its name.
@@ -82,15 +95,17 @@ OTHER = "other"
 def time_shares(step: Callable[[], object]) -> dict[str, float]:
     """Return which share of a step's processor time each of PARTS takes, and OTHER for the rest; they add up to 1.
 
-    Calls `step` twice: once to warm up, once with PyTorch's profiler.
+    On a GPU, it is the time of the GPU, without pauses. Calls `step` twice: once to warm up, once with PyTorch's
+    profiler.
     """
     step()
-    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+    on_gpu = torch.cuda.is_initialized()
+    with profile(activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * on_gpu]) as recorded:
         step()
     seconds = dict.fromkeys([*PARTS, OTHER], 0.0)
     for event in recorded.key_averages():
         part = next((part for part, words in PARTS.items() if any(word in event.key for word in words)), OTHER)
-        seconds[part] += event.self_cpu_time_total
+        seconds[part] += event.self_device_time_total if on_gpu else event.self_cpu_time_total
     total = sum(seconds.values())
     return {part: time / total for part, time in seconds.items()}
 

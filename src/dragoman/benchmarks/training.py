@@ -19,17 +19,18 @@ import numpy as np
 import torch
 
 from dragoman.benchmarks.peers.task import TrainingTask
-from dragoman.benchmarks.peers.trainers import KINDS, PROGRAMS, environment_of, exit_on_signals, start_trainer
-from dragoman.config import TransformerConfig
-from dragoman.config.presets import BASE, SMALL, TINY
+from dragoman.benchmarks.peers.trainers import KINDS, PROGRAMS, PYTORCH, environment_of, exit_on_signals, start_trainer
+from dragoman.config import Device, TransformerConfig
+from dragoman.config.presets import BASE, BIG, SMALL, TINY
 from dragoman.data.batches import Ids
 from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizer import Tokenizer
+from dragoman.device import device_of
 from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import Contender, describe_machine, markdown_table
 from dragoman.training.precision import best_precision
 
-BATCH_TOKENS = 2048  # padding included
+BATCH_TOKENS = {"cpu": 2048, "cuda": 25_000}  # padding included
 MAX_TOKENS = 128  # of a sentence, EOS included
 RANDOM_PAIRS = 20_000
 TRIAL = 5.0  # seconds that each kind of attention gets
@@ -54,7 +55,7 @@ class Shape:
 
 SHAPES = {
     name: Shape(replace(preset.model, positions="sinusoidal", norm_first=False), preset.vocabulary)
-    for name, preset in (("tiny", TINY), ("small", SMALL), ("base", BASE))
+    for name, preset in (("tiny", TINY), ("small", SMALL), ("base", BASE), ("big", BIG))
 }
 
 
@@ -71,23 +72,33 @@ class Speed:
 
 
 def benchmark(
-    threads: int, rounds: int, seconds: float, shapes: Sequence[str], corpus: str | None, peers: Sequence[str]
+    threads: int,
+    rounds: int,
+    seconds: float,
+    shapes: Sequence[str],
+    corpus: str | None,
+    peers: Sequence[str],
+    device: Device = "cpu",
 ) -> str:
     """Return tables in Markdown: target tokens per second, share of the machine's speed, and where our time goes.
 
     rounds: turns of each contender after its first; seconds: of a turn; shapes: names in SHAPES; corpus: a file of
-    pairs, None for random ones; peers: keys of NAMES. Sets PyTorch's threads and prints progress on standard error.
-    Raise DragomanError where our own process fails.
+    pairs, None for random ones; peers: keys of NAMES; device: 'cuda' for a GPU, where only toolkits in PyTorch take
+    part. Sets PyTorch's threads and prints progress on standard error. Raise DragomanError where our own process fails,
+    UsageError where there is no GPU.
     """
     torch.set_num_threads(threads)
     notes: list[str] = []
     precisions = ["float32", "bfloat16"]
-    if best_precision(torch.device("cpu")) == "float32":
+    if device_of(device).type == "cuda":
+        peers = [name for name in peers if name in PYTORCH]
+        precisions = [best_precision(torch.device(device))]
+    elif best_precision(torch.device(device)) == "float32":
         precisions.remove("bfloat16")
         notes.append("bfloat16 is left out: this processor has no instructions for it.")
     speeds, profiles = {}, {}
     for shape in shapes:
-        task = make_task(SHAPES[shape], corpus, threads)
+        task = make_task(SHAPES[shape], corpus, threads, device)
         for precision in precisions:
             print(f"{shape}, {precision} ...", file=sys.stderr)
             found = measure(replace(task, precision=precision), [OURS, *peers], rounds, seconds, notes)
@@ -95,10 +106,10 @@ def benchmark(
     of = f"sentences of {Path(corpus).name}" if corpus else "random sentences of realistic length"
     return "\n".join(
         [
-            f"Training on {of}, {BATCH_TOKENS:,} tokens per batch, each toolkit in a process of its own; target tokens "
-            f"per second of the first {seconds:g} seconds, and median and spread of {rounds} later turns of as long, "
-            "interleaved.",
-            describe_machine() + ".",
+            f"Training on {of}, {BATCH_TOKENS[device]:,} tokens per batch, each toolkit in a process of its own; "
+            f"target tokens per second of the first {seconds:g} seconds, and median and spread of {rounds} later turns "
+            "of as long, interleaved.",
+            describe_machine(device) + ".",
             "",
             *speed_tables(speeds),
             "",
@@ -190,10 +201,11 @@ def as_percent(value: float) -> str:
     return f"{100 * value:.0f} %"
 
 
-def make_task(shape: Shape, corpus: str | None, threads: int) -> TrainingTask:
+def make_task(shape: Shape, corpus: str | None, threads: int, device: Device = "cpu") -> TrainingTask:
     """Return the task to train a shape on a corpus, or on random pairs where it is None."""
     sources, targets = read_ids(corpus, shape.vocabulary) if corpus else random_pairs(shape.vocabulary)
-    task = TrainingTask(shape.model, shape.vocabulary, BATCH_TOKENS, threads, sources=sources, targets=targets)
+    tokens = BATCH_TOKENS[device]
+    task = TrainingTask(shape.model, shape.vocabulary, tokens, threads, device=device, sources=sources, targets=targets)
     return task.in_groups()
 
 
@@ -273,7 +285,8 @@ def fastest_kind(name: str, task: TrainingTask, folder: Path) -> str:
 
     Raise DragomanError where one does not train.
     """
-    kinds = [kind for kind in KINDS.get(name, [""]) if task.precision == "bfloat16" or "float32" not in kind]
+    every = KINDS[task.device].get(name, ("",))
+    kinds = [kind for kind in every if task.precision == "bfloat16" or "float32" not in kind]
     rates = {}
     for kind in kinds if len(kinds) > 1 else ():
         with start_trainer(name, kind, task, folder) as trainer:

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 import tyro
 
 from dragoman.commands import Model, parse
-from dragoman.config import PresetName
+from dragoman.config import Device, PresetName
 from dragoman.errors import UsageError
 from dragoman.threads import granted_cores
 
@@ -25,6 +25,7 @@ class Training:
 
     $ dragoman benchmark training --threads 2
     $ dragoman benchmark training --threads 2 --shapes tiny small --corpus pairs.tsv
+    $ dragoman benchmark training --device cuda --shapes base big --corpus pairs.tsv
     """
 
     module: ClassVar = "training"
@@ -34,11 +35,9 @@ class Training:
     "number of turns of each toolkit after its first, which is reported separately"
     seconds: float = 20.0
     "seconds of a turn"
-    shapes: Annotated[tuple[Literal["tiny", "small", "base"], ...], tyro.conf.arg(metavar="{tiny,small,base} ...")] = (
-        "tiny",
-        "small",
-        "base",
-    )
+    shapes: Annotated[
+        tuple[Literal["tiny", "small", "base", "big"], ...], tyro.conf.arg(metavar="{tiny,small,base,big} ...")
+    ] = ("tiny", "small", "base")
     "sizes of the model"
     corpus: Annotated[str | None, tyro.conf.arg(metavar="TSV")] = None
     "sentence pairs to train on; default: random ones with realistic lengths"
@@ -53,6 +52,8 @@ class Training:
         "eole",
     )
     "toolkits to measure against; those not installed are skipped"
+    device: Device = "cpu"
+    "where to train; on a GPU, only toolkits in PyTorch take part"
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class Decoding:
     """Measure search in target tokens per second, for dragoman, Hugging Face, CTranslate2, Marian and JoeyNMT.
 
     $ dragoman benchmark decoding --threads 2
+    $ dragoman benchmark decoding --device cuda --batches 1 32 512 --sentences 1024
     """
 
     module: ClassVar = "decoding"
@@ -95,7 +97,11 @@ class Decoding:
     rounds: int = 5
     "number of rounds for each toolkit"
     sentences: int = 64
-    "number of sentences in a batch"
+    "number of sentences in each round; with batches of one, a sixteenth"
+    batches: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT ...")] = (1, 32)
+    "sentences at a time"
+    device: Device = "cpu"
+    "where to decode; on a GPU, only Hugging Face is measured against"
 
 
 @dataclass(frozen=True)

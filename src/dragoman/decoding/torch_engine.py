@@ -34,6 +34,7 @@ from dragoman.inference.products import FEWEST_KEYS, resolve_type
 from dragoman.model import Model, Seq2Seq
 
 SEARCH_TOKENS = 16_384  # rows of a batch times its longest source: bounds memory, not results
+ON_GPU = 8  # times as many
 MIN_BEAMS_WITH_TERMS = 5
 
 
@@ -85,7 +86,7 @@ class TorchEngine:
         hypotheses: dict[int, list[Hypothesis]] = {}
         for with_terms in (False, True):
             rows = [row for row, own in enumerate(constraints) if bool(own.terms) == with_terms]
-            for batch in batches_by_length(rows, sources, max_batch_tokens(config)):
+            for batch in batches_by_length(rows, sources, max_batch_tokens(config, self.device)):
                 ids, own = [sources[row] for row in batch], [constraints[row] for row in batch]
                 hypotheses |= zip(batch, finish(self.search_batch(ids, config, own, observe)), strict=True)
         return [hypotheses[row] for row in range(len(sources))]
@@ -166,9 +167,10 @@ class TorchEngine:
         return processors
 
 
-def max_batch_tokens(config: SearchConfig) -> int:
-    """Return how many source tokens a batch may have, padding included."""
-    return SEARCH_TOKENS // (config.beam if config.temperature is None else config.n_best)
+def max_batch_tokens(config: SearchConfig, device: torch.device = torch.device("cpu")) -> int:
+    """Return how many source tokens a batch may have on a device, padding included."""
+    tokens = SEARCH_TOKENS * (ON_GPU if device.type == "cuda" else 1)
+    return tokens // (config.beam if config.temperature is None else config.n_best)
 
 
 def random_draws(sources: Sequence[Ids], seed: int, number: int, length: int) -> Tensor:

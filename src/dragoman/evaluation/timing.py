@@ -60,10 +60,11 @@ INSTRUCTIONS = {
 }
 
 
-def describe_machine() -> str:
+def describe_machine(device: str = "cpu") -> str:
     """Return what figures were measured with: 'AMD EPYC with AVX2, 2 cores, torch 2.13.0, 1 thread'.
 
-    The threads are those that PyTorch uses now. Of the instructions, those are named that matter to matmuls.
+    The threads are those that PyTorch uses now. Of the instructions, those are named that matter to matmuls. device:
+    for 'cuda', the GPU comes first.
     """
     name = platform.processor() or platform.machine()
     with contextlib.suppress(OSError, StopIteration), Path("/proc/cpuinfo").open(encoding="utf-8") as opened:
@@ -72,6 +73,8 @@ def describe_machine() -> str:
     has: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     found = [label for label, flags in INSTRUCTIONS.items() if any(has.get(flag) for flag in flags)]
     name += f" with {', '.join(found)}" * bool(found)
+    if device == "cuda":
+        name = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, beside {name}"
     return f"{name}, {os.cpu_count()} cores, torch {torch.__version__}, {threads} thread{'s' * (threads != 1)}"
 
 

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dragoman.inference.products import FEWEST_QUERIES, can_pack, pack_linear, pack_weights
+from dragoman.inference.products import FEWEST_QUERIES, can_pack, is_steady, pack_linear, pack_weights
 from dragoman.model import Model, Seq2Seq
 from dragoman.model.ablation import Ablation
 from dragoman.model.attention import fused_attention
@@ -153,7 +153,7 @@ class IncrementalLayer:
     def __init__(self, layer: DecoderLayer, compute_type: str):
         own, across = layer.attention, layer.cross_attention
         self.residuals = layer.around_attention, layer.around_cross_attention, layer.around_feed_forward
-        self.across, self.steady = across, compute_type != "float32"
+        self.across, self.steady = across, is_steady(layer, compute_type)
         self.heads, self.keys = own.heads, own.key.out_features
         self.scale = 1 / math.sqrt(own.key.out_features // own.heads)
 

@@ -1,13 +1,15 @@
-"""Choose how a model multiplies on a CPU: a twin of it holds its matrices in the type and order that are fastest.
+"""Choose how a model multiplies in a search: a twin of it holds its matrices in the type and order that are fastest.
 
 A text must not depend on its batch. In float32, a batch changes the last digits of a sum, which hardly ever matter.
 Where numbers are rounded to a few bits in between, they do: one in some hundred sentences would become another. So in
-bfloat16 and int8, products and attention are the same to the last bit whatever is beside a row.
+bfloat16 and int8, products and attention are the same to the last bit on a CPU whatever is beside a row.
 """
 
+from collections.abc import Callable
 from typing import Any, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import ComputeType
@@ -49,6 +51,19 @@ class BFloat16Linear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
         return torch.ops.mkldnn._linear_pointwise(x.bfloat16(), self.packed, self.bias, "none", [], "").float()
+
+
+class GPUBFloat16Linear(nn.Module):
+    """An nn.Linear on a GPU that multiplies in bfloat16; what goes in and comes out is float32. For inference alone."""
+
+    def __init__(self, linear: nn.Linear):
+        super().__init__()
+        self.weight = linear.weight.detach().bfloat16()
+        self.bias = None if linear.bias is None else linear.bias.detach().bfloat16()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
+        return F.linear(x.bfloat16(), self.weight, self.bias).float()
 
 
 class Int8Linear(nn.Module):
@@ -96,15 +111,21 @@ def steady_attention(
     return explicit_attention(query, key, value, mask, dropout)[:, :, :queries]
 
 
-PRODUCTS: dict[str, type[PackedLinear | BFloat16Linear | Int8Linear]] = {
+PRODUCTS: dict[str, Callable[[nn.Linear], nn.Module]] = {
     "float32": PackedLinear,
     "bfloat16": BFloat16Linear,
     "int8": Int8Linear,
 }
+GPU_PRODUCTS: dict[str, Callable[[nn.Linear], nn.Module]] = {
+    "float32": lambda linear: linear,
+    "bfloat16": GPUBFloat16Linear,
+}
 
 
-def supported_types() -> list[str]:
-    """Return the types that this processor has instructions for, the fastest last."""
+def supported_types(device: torch.device = torch.device("cpu")) -> list[str]:
+    """Return the types that a device has instructions for, the fastest last."""
+    if device.type == "cuda":
+        return ["float32", *["bfloat16"] * torch.cuda.is_bf16_supported(including_emulation=False)]
     has: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     types = ["float32"]
     if has.get("avx512_bf16") or has.get("amx_bf16"):
@@ -117,20 +138,22 @@ def supported_types() -> list[str]:
 def resolve_type(wanted: ComputeType, device: torch.device) -> str:
     """Return the data type to multiply in: 'auto' is the fastest on a CPU that has instructions for it, else float32.
 
-    Raise UsageError for one that this processor has no instructions for, and, on a GPU, for all but float32.
+    Raise UsageError for one that the device has no instructions for, and for int8 on a GPU.
     """
     if wanted not in get_args(ComputeType):
         raise UsageError(f"compute_type must be {', '.join(get_args(ComputeType))}, not {wanted!r}")
     if device.type != "cpu":
-        if wanted not in ("auto", "float32"):
-            raise UsageError(f"compute_type {wanted!r} is for CPUs: on a GPU the native engine computes in float32")
-        return "float32"
-    types = supported_types()
+        if wanted == "int8":
+            raise UsageError("compute_type 'int8' is for CPUs: on a GPU there are float32 and bfloat16")
+        if wanted in ("auto", "float32"):
+            return "float32"
+    types = supported_types(device)
     if wanted == "auto":
         return types[-1]
     if wanted not in types:
+        here = "processor" if device.type == "cpu" else "GPU"
         raise UsageError(
-            f"compute_type {wanted!r}: this processor has no instructions for it, only for {' and '.join(types)}"
+            f"compute_type {wanted!r}: this {here} has no instructions for it, only for {' and '.join(types)}"
         )
     return wanted
 
@@ -143,14 +166,14 @@ def pack_weights(model: Model, compute_type: str = "float32") -> Model:
     """
     if not isinstance(model, nn.Module) or not can_pack(model):
         if compute_type != "float32":
-            raise UsageError(f"compute_type {compute_type!r} needs a model with weights in float32 on the CPU")
+            raise UsageError(f"compute_type {compute_type!r} needs a model with weights in float32")
         return model
     packed = share_weights(model)
     for module in list(packed.modules()):
         for name, child in module.named_children():
             if type(child) is nn.Linear:
                 setattr(module, name, pack_linear(child, compute_type))
-    if compute_type != "float32":
+    if is_steady(model, compute_type):
         layers = attention_layers(packed)
         for layer in [*layers["encoder"], *layers["cross"]]:  # whose keys may be padding
             if layer.kernel is fused_attention:
@@ -160,11 +183,18 @@ def pack_weights(model: Model, compute_type: str = "float32") -> Model:
 
 def pack_linear(linear: nn.Linear, compute_type: str) -> nn.Module:
     """Return a linear map with the same weights that multiplies in `compute_type`."""
-    return PRODUCTS[compute_type](linear)
+    return (PRODUCTS if linear.weight.device.type == "cpu" else GPU_PRODUCTS)[compute_type](linear)
+
+
+def is_steady(model: nn.Module, compute_type: str) -> bool:
+    """Return whether a row must have the same bits whatever is beside it: where numbers are rounded, on a CPU."""
+    return compute_type != "float32" and next(model.parameters()).device.type == "cpu"
 
 
 def can_pack(model: nn.Module) -> bool:
-    """Return whether this PyTorch has oneDNN's operations, and all weights of the model are float32 on the CPU."""
+    """Return whether all weights of the model are float32 and on a GPU, or on a CPU whose PyTorch has oneDNN."""
     ops = all(hasattr(torch.ops.mkldnn, name) for name in ("_reorder_linear_weight", "_linear_pointwise"))
-    fitting = all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in model.parameters())
-    return ops and fitting and torch.backends.mkldnn.is_available()
+    devices = {tensor.device.type for tensor in model.parameters()}
+    if any(tensor.dtype != torch.float32 for tensor in model.parameters()) or len(devices) != 1:
+        return False
+    return devices == {"cuda"} or (devices == {"cpu"} and ops and torch.backends.mkldnn.is_available())

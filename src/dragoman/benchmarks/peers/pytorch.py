@@ -15,12 +15,18 @@ from dragoman.benchmarks.peers.task import CLIP, RATE, SMOOTHING, Step, Training
 from dragoman.config import TransformerConfig
 from dragoman.data.batches import Batch
 from dragoman.data.tokenizer import BOS, EOS, PAD
+from dragoman.device import device_of
 from dragoman.interop.names import hugging_face_names
 from dragoman.model.positions import sinusoids, sinusoids_in_halves
 from dragoman.model.transformer import Transformer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 MAX_POSITIONS = 512
+KERNELS = {
+    "default": None,
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "math": SDPBackend.MATH,
+}
 
 
 def padded_step(
@@ -31,15 +37,19 @@ def padded_step(
 ) -> Step:
     """Return a step of training: padded logits, F.cross_entropy, clipping, fused AdamW; autocast if not float32.
 
-    The model is set to training mode. dtype: of autocast; kernel: of attention, None for PyTorch's choice; rate: called
-    before each step for its learning rate.
+    The model is set to training mode, and batches are moved to its device. dtype: of autocast; kernel: of attention,
+    None for PyTorch's choice; rate: called before each step for its learning rate. On a GPU, a step returns when the
+    one before it is over there, so that its launches are hidden.
     """
+    device = next(model.parameters()).device
+    launched: list[torch.cuda.Event] = []
     optimizer = torch.optim.AdamW(model.parameters(), RATE, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, fused=True)
     model.train()
 
     def step(batch: Batch) -> int:
+        tokens, batch = batch.tokens, batch.to(device)
         with (
-            torch.autocast("cpu", dtype, enabled=dtype != torch.float32),
+            torch.autocast(device.type, dtype, enabled=dtype != torch.float32),
             sdpa_kernel(kernel) if kernel else contextlib.nullcontext(),
         ):
             logits = model(batch.source, batch.target)
@@ -49,7 +59,12 @@ def padded_step(
         optimizer.param_groups[0]["lr"] = rate()
         optimizer.step()
         optimizer.zero_grad()
-        return batch.tokens
+        if device.type == "cuda":
+            launched.append(torch.cuda.Event())
+            launched[-1].record()
+            if len(launched) > 1:
+                launched.pop(0).synchronize()
+        return tokens
 
     return step
 
@@ -94,7 +109,7 @@ class TorchTransformer(nn.Module):
         x = self.transformer(
             self.embed(source),
             self.embed(target),
-            tgt_mask=nn.Transformer.generate_square_subsequent_mask(target.size(1)),
+            tgt_mask=nn.Transformer.generate_square_subsequent_mask(target.size(1), target.device),
             tgt_is_causal=True,
             src_key_padding_mask=padding,
             memory_key_padding_mask=padding,
@@ -159,7 +174,7 @@ def float32_attention() -> str:
     from transformers.masking_utils import sdpa_mask
 
     def forward(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *rest: Any, **more: Any) -> Any:
-        with torch.autocast("cpu", enabled=False):
+        with torch.autocast(query.device.type, enabled=False):
             return sdpa_attention_forward(module, query.float(), key.float(), value.float(), *rest, **more)
 
     AttentionInterface.register("sdpa_float32", forward)
@@ -177,12 +192,12 @@ def main() -> None:
     torch.set_num_threads(task.threads)
     torch.manual_seed(1)
     dtype = DTYPES[task.precision]
+    device = device_of(task.device)
     if name == "torch":
-        kernel = {"flash": SDPBackend.FLASH_ATTENTION, "math": SDPBackend.MATH}[kind]
-        step = padded_step(TorchTransformer(task.model, task.vocabulary), dtype, kernel)
+        step = padded_step(TorchTransformer(task.model, task.vocabulary).to(device), dtype, KERNELS[kind])
     else:
         try:
-            step = padded_step(MarianMT(task.model, task.vocabulary, kind), dtype)
+            step = padded_step(MarianMT(task.model, task.vocabulary, kind).to(device), dtype)
         except ImportError:
             sys.exit("pip install 'dragoman[benchmark]' installs it")
     train_on(grouped_batches(task), step)

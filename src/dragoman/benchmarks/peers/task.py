@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dragoman.config import TransformerConfig, as_dict, model_config
+from dragoman.config import Device, TransformerConfig, as_dict, model_config
 from dragoman.data.batches import Batch, Ids
 
 SMOOTHING, CLIP, RATE = 0.1, 1.0, 1e-4
@@ -25,6 +25,7 @@ class TrainingTask:
     batch_tokens: int  # padding included
     threads: int
     precision: str = "float32"  # or bfloat16
+    device: Device = "cpu"
     sources: list[Ids] = field(default_factory=list)
     targets: list[Ids] = field(default_factory=list)
 

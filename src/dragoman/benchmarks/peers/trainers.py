@@ -226,7 +226,11 @@ PROGRAMS = {
     "joeynmt": Program(prepare_joeynmt, "EPOCH 1$", TOKENS),
     "eole": Program(prepare_eole, "Starting training", r"bsz: *\d+/ *(\d+)/", bfloat16=True),
 }
-KINDS = {"marianmt": ("sdpa", "eager", "sdpa in float32"), "torch": ("flash", "math")}
+PYTORCH = ("marianmt", "torch")
+KINDS: dict[str, dict[str, tuple[str, ...]]] = {  # of attention, by device, for each of PYTORCH
+    "cpu": {"marianmt": ("sdpa", "eager", "sdpa in float32"), "torch": ("flash", "math")},
+    "cuda": {"marianmt": ("sdpa",), "torch": ("default",)},
+}
 
 
 def find_command(name: str, command: str) -> str:
@@ -242,13 +246,13 @@ def find_command(name: str, command: str) -> str:
 def command_of(name: str, kind: str, task: TrainingTask, folder: Path) -> list[str]:
     """Return the command that trains on `task`, which is in `folder`, and write there what it needs.
 
-    name: 'dragoman', or a key of KINDS or of PROGRAMS; kind: of attention, for keys of KINDS. Raise DragomanError where
+    name: 'dragoman', one of PYTORCH, or a key of PROGRAMS; kind: of attention, for PYTORCH. Raise DragomanError where
     the program is not installed.
     """
     if name in PROGRAMS:
         command, *arguments = PROGRAMS[name].settings(task, folder)
         return [find_command(name, command), *arguments]
-    if name in KINDS:
+    if name in PYTORCH:
         return plain_command("pytorch", name, kind, str(folder))
     return [sys.executable, "-m", "dragoman.benchmarks.own_trainer", str(folder)]
 
