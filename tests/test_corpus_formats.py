@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import pyarrow as pa
@@ -189,7 +190,16 @@ def test_columns_of_a_spreadsheet_are_named_or_numbered(tmp_path: Path, delimite
         )
     assert read_corpus([str(path), "columns=en,ko"]).pairs == CLEAN
     assert read_corpus([str(path), "columns=ko,en"]).pairs == [(t, s) for s, t in CLEAN]
+    assert read_corpus([str(path), "columns=EN,Ko"]).pairs == CLEAN
     assert read_corpus([str(path), "columns=2,3"]).pairs == [("en", "ko"), *CLEAN]  # then no row names them
+    for other in ",;\t|@":  # what Excel is told in a line above them
+        told = path.with_name("told.csv")
+        told.write_bytes(f"sep={other}\r\n".encode() + path.read_bytes().removeprefix(BOM_UTF8))
+        if other == delimiter:
+            assert read_corpus([str(told), "columns=en,ko"]).pairs == CLEAN
+        else:  # the control
+            with pytest.raises(DragomanError, match="no column 'en'"):
+                read_corpus([str(told), "columns=en,ko"])
     for wrong in ([], ["columns=en,de"], ["columns=2,4"], ["columns=0,1"]):
         with pytest.raises(
             DragomanError,

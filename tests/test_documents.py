@@ -303,6 +303,15 @@ def test_any_bytes_come_back_and_take_any_translation(data: bytes, suffix: str, 
     document.fill([answer] * len(document.texts))
 
 
+def test_a_line_that_tells_excel_the_delimiter_stays_above_the_table():
+    data = b"sep=;\nid,a;text\n1;one, two\n"
+    document = read_document(data, ".csv", ())
+    assert document.texts == ["one, two"]
+    assert document.fill(["A;B"]) == b'sep=;\nid,a;text\n1;"A;B"\n'
+    with pytest.raises(UsageError, match="no column 'text'"):  # the control
+        read_document(data.removeprefix(b"sep=;\n").replace(b",", b",,"), ".csv", ())
+
+
 @formats
 def test_with_other_texts_it_is_not_the_same_bytes(suffix: str):
     """The control for the tests above."""

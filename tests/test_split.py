@@ -141,7 +141,7 @@ def test_of_a_large_corpus_a_thousand_pairs_are_held_out():
         ("--dev 0 --test=-20", "--test must be a number of pairs, 0 or more, not -20"),
         ("--test 0.5.", "--test must be a whole number, not '0.5.'"),
         ("--dev 40 --test 20", "only 20 of 120 pairs have no near duplicate"),
-        ("--by document --dev 10 --test 10", "none of the 1 remaining documents"),
+        ("--by document --dev 10 --test 10", "no document that remains has at most 10 pairs"),
         ("weight=2 --dev 1", "weight=, share=, tag= and target-tag= are for dragoman train"),
         ("--dev 5 --test 0 --out there", "there/dev.tsv: exists already"),
     ],

@@ -46,9 +46,10 @@ def main(arguments: list[str]) -> None:
         raise UsageError("give a run folder: dragoman average runs/mine --out runs/mine-average")
     if options.last < 1:
         raise UsageError(f"last must be at least 1, not {options.last}")
-    from dragoman.training.average import average
+    from dragoman.training.average import average, refuse_existing
     from dragoman.training.checkpoint import checkpoints
 
+    refuse_existing(options.out)
     folders: list[Path] = []
     for path in options.models:
         if not (path / "checkpoints").is_dir():

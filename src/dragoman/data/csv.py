@@ -1,6 +1,7 @@
 """Read CSV as spreadsheets write it: the first row names the columns, and a cell in quotes may have line breaks."""
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
@@ -10,6 +11,7 @@ from dragoman.data.spec import DEFAULT_COLUMNS, display_path
 from dragoman.errors import DragomanError, plural
 
 DELIMITERS = ",;\t|"
+EXCELS = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # a first line that tells Excel what separates the columns
 LONE_CR = (
     "a carriage return outside quotes; if that is how lines end here, as in files of old Macs, convert them first: "
     r"tr '\r' '\n' < old.csv > new.csv"
@@ -19,6 +21,7 @@ LONE_CR = (
 def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) -> Iterator[Row]:
     """Yield a row for each row below the first one, with the number of the line that it begins in.
 
+    A line such as 'sep=;' may stand above the first row.
     columns: those of source and target, None for DEFAULT_COLUMNS; two numbers if no row names them, see `find_columns`.
     A row without both is a problem. Raise DragomanError where a column is missing.
     """
@@ -32,10 +35,12 @@ def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
 
     unread = lines()
     heading = next(unread, "")
-    rows = csv.reader(chain([heading], unread), delimiter=delimiter_of(heading), strict=True)
+    if told := told_delimiter(heading):
+        heading = next(unread, "")
+    rows = csv.reader(chain([heading], unread), delimiter=told or delimiter_of(heading), strict=True)
     indices: list[int] = []
     while True:
-        begin = number + 1 if indices else 1  # the heading was read before
+        begin = number + 1 if indices else max(number, 1)  # the heading was read before
         try:
             cells = next(rows)
         except StopIteration:
@@ -62,6 +67,12 @@ def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
             yield Row(begin, *(join_lines(cells[index], path, begin, on_problem) for index in indices))
 
 
+def told_delimiter(line: str) -> str:
+    """Return what a line says that separates the columns: ';' for 'sep=;'. '' where it says nothing of that."""
+    told = EXCELS.fullmatch(line)
+    return told[1] if told else ""
+
+
 def delimiter_of(heading: str) -> str:
     """Return what separates the columns: the one of DELIMITERS that the first row has most of, or a comma."""
     return max(DELIMITERS, key=heading.count)
@@ -70,10 +81,14 @@ def delimiter_of(heading: str) -> str:
 def find_columns(heading: Sequence[str], columns: Sequence[str]) -> tuple[list[int], bool]:
     """Return the index of each column, and whether they are named by the first row, `heading`.
 
-    Columns that it does not name may all be numbers, counted from 1. Raise ValueError for any other.
+    Capitals may differ where a name has one column. Columns that it does not name may all be numbers, counted from 1.
+    Raise ValueError for any other.
     """
     if all(column in heading for column in columns):
         return [heading.index(column) for column in columns], True
+    folded = [name.strip().casefold() for name in heading]
+    if all(folded.count(column.casefold()) == 1 for column in columns):
+        return [folded.index(column.casefold()) for column in columns], True
     if all(column.isdecimal() and 0 < int(column) <= len(heading) for column in columns):
         return [int(column) - 1 for column in columns], False
     missing = next(column for column in columns if column not in heading)

@@ -15,7 +15,7 @@ import regex
 
 from dragoman.data.corpus import REASONS, LeftOut, Pair, stream_rows
 from dragoman.data.spec import CorpusSpec
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, plural
 
 UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 WORD = regex.compile(rf"(?V1)[{UNSPACED}]|[[\p{{L}}\p{{M}}\p{{N}}]--[{UNSPACED}]]+")
@@ -102,8 +102,8 @@ def split_by_document(pairs: Sequence[Pair], documents: Sequence[int], dev: int,
                     sets[row] = name
         if left == wanted > 0:
             raise DragomanError(
-                f"none of the {len(members):,} remaining documents has at most {wanted:,} pairs, so {name} would be "
-                f"empty: choose a larger --{name}, or --by pair. Blank lines and ends of files separate documents"
+                f"no document that remains has at most {plural(wanted, 'pair')}, so {name} would be empty: choose a "
+                f"larger --{name}, or --by pair. Blank lines and ends of files separate documents"
             )
     assigned = list(sets)
     for row, candidate in near_duplicates(pairs, chosen):

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from dragoman.data.csv import delimiter_of, find_columns
+from dragoman.data.csv import delimiter_of, find_columns, told_delimiter
 from dragoman.documents.document import (
     Content,
     Document,
@@ -38,12 +38,16 @@ def parse_csv(data: bytes, keys: Sequence[str]) -> Document:
     closed has no texts. Raise UsageError where the table lacks a column.
     """
     original, encoding = decode(data)
-    delimiter = delimiter_of(original.partition("\n")[0])
+    heading = original.partition("\n")[0]
+    told = told_delimiter(heading)
+    delimiter = told or delimiter_of(heading)
     try:
         rows = list(read_rows(original, delimiter)) if original.strip() else []
     except UnclosedQuote as error:
         damage = Skipped(line_number(original, error.args[0]), "not CSV (a quote is not closed, or text follows it)")
         return Document(original, encoding, [], [damage], readable=False)
+    if told:  # the row that tells it
+        del rows[:1]
     passages: list[Passage] = []
     unfillable: list[int] = []  # where sources begin whose rows have no cell for a translation
     if rows:

@@ -55,11 +55,16 @@ def evaluate(translations: Sequence[str], references: Sequence[str], tokenize: s
     references = normalise_references(translations, references)
     bleu, chrf = BLEU(tokenize=tokenize), CHRF()
     bleu_score, chrf_score = (
-        Score(name, metric.corpus_score(list(translations), [references]).score, str(metric.get_signature()))
+        Score(name, score_of(metric.corpus_score(list(translations), [references])), str(metric.get_signature()))
         for name, metric in (("BLEU", bleu), ("chrF2", chrf))
     )
     same = sum(a == b for a, b in zip(translations, references, strict=True))
     return Scores(bleu_score, chrf_score, same / len(references), len(references))
+
+
+def score_of(found: Any) -> float:
+    """Return the number in sacreBLEU's result, 0 to 100, without the noise of its last digits: never above 100."""
+    return round(float(found.score), 9)
 
 
 def closer_to_sources(translations: Sequence[str], sources: Sequence[str], references: Sequence[str]) -> bool:
@@ -98,7 +103,7 @@ def scores_by_sentence(
     """
     bleu, chrf = BLEU(tokenize=tokenize, effective_order=True), CHRF()
     return [
-        (bleu.sentence_score(text, [reference]).score, chrf.sentence_score(text, [reference]).score)
+        (score_of(bleu.sentence_score(text, [reference])), score_of(chrf.sentence_score(text, [reference])))
         for text, reference in zip(translations, normalise_references(translations, references), strict=True)
     ]
 

@@ -10,7 +10,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
-from dragoman.evaluation.metrics import normalise_references
+from dragoman.evaluation.metrics import normalise_references, score_of
 
 RESAMPLES = 1000  # resampled test sets
 MAX_RESAMPLED = 10_000  # sentences; the library holds RESAMPLES times as many rows in memory
@@ -56,9 +56,9 @@ def estimate_scores(
         for of_system, result in zip(estimates, of_systems, strict=True):
             # For two systems of the same score the library gives a p-value; they do not differ.
             p = None if result.score == of_systems[0].score else result.p_value
-            low = max(0.0, float(result.mean - result.ci))
-            high = min(inf if name == "TER" else 100.0, float(result.mean + result.ci))
-            of_system.append(Estimate(name, result.score, low, high, p, str(signatures[name])))
+            low = max(0.0, round(float(result.mean - result.ci), 9))
+            high = min(inf if name == "TER" else 100.0, round(float(result.mean + result.ci), 9))
+            of_system.append(Estimate(name, score_of(result), low, high, p, str(signatures[name])))
     return estimates
 
 

@@ -26,8 +26,7 @@ def average(folders: Sequence[Path], out: Path) -> None:
     Sums are in double precision. Raise UsageError where `out` exists or a folder is named twice, DragomanError where a
     folder is damaged or models differ in more than their weights.
     """
-    if out.exists():
-        raise UsageError(f"{out}: exists already; choose another name with --out")
+    refuse_existing(out)
     # A sum depends on its order, if only in its last bits.
     folders = sorted(find_model(folder).resolve() for folder in folders)
     for folder, following in pairwise(folders):
@@ -51,6 +50,12 @@ def average(folders: Sequence[Path], out: Path) -> None:
         # As true of the mean as of each of them.
         records = (AlignmentHead, SourceExtent, scripts, languages, DefaultTags, LanguageTags, Origin)
         copy_records(folders[-1], draft, [record.RECORD for record in records])
+
+
+def refuse_existing(out: Path) -> None:
+    """Raise UsageError where the folder to write exists."""
+    if out.exists():
+        raise UsageError(f"{out}: exists already; choose another name with --out")
 
 
 def difference_of(other: Model, its_tokenizers: Tokenizers, model: Model, tokenizers: Tokenizers) -> str:
