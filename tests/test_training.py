@@ -47,7 +47,7 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation.metrics import evaluate
 from dragoman.model import build
 from dragoman.model_folder import read_model, verify_files
-from dragoman.training import batch_size, loop
+from dragoman.training import batch_loader, batch_size, loop
 from dragoman.training.checkpoint import TrainingProgress, checkpoints, save_checkpoint
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.journal import Journal, StepMetrics
@@ -110,6 +110,16 @@ def test_workers_that_make_the_batches_change_nothing(corpus: Corpus, tmp_path: 
     assert losses == whole.losses
     assert state(tmp_path / "run") == whole.state
     assert (threading.active_count(), multiprocessing.active_children()) == (before, [])
+
+
+def test_workers_are_for_gpus_and_share_the_cores(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(batch_loader, "granted_cores", lambda: 16)
+    for processes, expected in ((None, 8), ("1", 8), ("4", 3), ("16", 0), ("32", 0)):
+        monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+        if processes:
+            monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
+        assert batch_loader.default_workers(torch.device("cuda")) == expected
+        assert batch_loader.default_workers(torch.device("cpu")) == 0
 
 
 def test_a_worker_that_is_killed_is_an_error_that_says_what_to_do(

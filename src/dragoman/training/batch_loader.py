@@ -24,10 +24,14 @@ MicroBatches = list[Batch | None]  # None: empty, or another process's
 
 
 def default_workers(device: torch.device) -> int:
-    """Return how many processes should make batches: none for a CPU, which they would share with the training."""
+    """Return how many processes should make batches: none for a CPU, which they would share with the training.
+
+    The processes that torchrun has started on this machine share its cores.
+    """
     if device.type == "cpu" or "fork" not in multiprocessing.get_all_start_methods():
         return 0
-    return min(MAX_WORKERS, granted_cores() - 1)
+    cores = granted_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(0, min(MAX_WORKERS, cores - 1))
 
 
 class _Turns(Dataset[MicroBatches]):
@@ -47,10 +51,10 @@ def load_batches(
 
     pin: put them into memory from which a GPU can copy while the CPU goes on.
     """
-    # Forked processes may not use the threads of `tokenizers`; set here, it does not warn of them.
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     options: dict[str, Any] = {}
     if workers:
+        # Forked processes may not use the threads of `tokenizers`; set here, it does not warn of them.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
         options = {"multiprocessing_context": "fork", "worker_init_fn": begin_worker, "prefetch_factor": AHEAD}
     loader: DataLoader[Any] = DataLoader(
         _Turns(make),
