@@ -66,7 +66,8 @@ def prepare(model: Model, compute_type: str) -> Seq2Seq:
 def merge(*linears: nn.Linear) -> nn.Linear:
     """Return one linear map whose outputs are those of several, one after the other."""
     weight, bias = torch.cat([linear.weight.detach() for linear in linears]), linears[0].bias is not None
-    merged = nn.utils.skip_init(nn.Linear, weight.size(1), len(weight), bias=bias)  # draws no random numbers
+    # Without memory, no random numbers are drawn; nn.utils.skip_init would import sympy, for half a second.
+    merged = nn.Linear(weight.size(1), len(weight), bias, device="meta")
     merged.weight = nn.Parameter(weight, requires_grad=False)
     if bias:
         merged.bias = nn.Parameter(torch.cat([linear.bias.detach() for linear in linears]), requires_grad=False)
