@@ -2,6 +2,7 @@
 
 $ python scripts/page_pictures.py en-ko=runs/demo-en-ko docs/images page
 $ python scripts/page_pictures.py en-ko=runs/demo-en-ko docs/images
+$ python scripts/page_pictures.py en-he=runs/en-he docs/images page-hebrew  # scripts/hebrew_phrases.py makes its pairs
 """
 
 import contextlib
@@ -20,13 +21,16 @@ from playwright.sync_api import sync_playwright
 PORT = 5731
 OF_DEMO = "My cousin is arriving from Vietnam on Saturday at 8:35 AM."
 TEXT = f"{OF_DEMO}\nI would like to make an appointment for Thursday at 4:20 PM."
+TO_HEBREW = "The train to Vietnam leaves at 8:35 AM.\nWe are flying to Japan on March 5, 2027."
 LEFT_OUT = "Vietnam"
+BY_NAME = {"page", "page-hebrew"}  # pictures that are drawn only by name
 SIZES = {
     "page": {"viewport": {"width": 1040, "height": 866}, "color_scheme": "light"},
     "page-light": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
     "page-dark": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "dark"},
     "page-phone": {"viewport": {"width": 360, "height": 760}, "color_scheme": "light"},
     "page-korean": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "dark", "locale": "ko-KR"},
+    "page-hebrew": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
     "page-words": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
     "page-open": {"viewport": {"width": 1040, "height": 640}, "color_scheme": "light"},
     "page-runs": {"viewport": {"width": 1040, "height": 1010}, "color_scheme": "light"},
@@ -59,7 +63,7 @@ def prepare(tab: Any, name: str) -> None:
         tab.get_by_role("link", name="Training runs").click()
         tab.locator("#samples li").first.wait_for()
         return
-    tab.locator("#source").fill(OF_DEMO if name == "page" else TEXT)
+    tab.locator("#source").fill({"page": OF_DEMO, "page-hebrew": TO_HEBREW}.get(name, TEXT))
     tab.locator("#output .word").first.wait_for()
     tab.wait_for_function("() => !document.querySelector('.working')")
     words = tab.locator("#output .word")
@@ -90,7 +94,7 @@ def prepare(tab: Any, name: str) -> None:
         tab.locator("#output .word", has_text="베트남").hover()
         tab.locator("#mirror .word.linked").first.wait_for()
     else:
-        words.nth(2).hover()
+        words.nth(1 if name == "page-hebrew" else 2).hover()
         tab.locator("#output .word.linked").wait_for()
         tab.wait_for_timeout(500)
 
@@ -100,7 +104,7 @@ def main(model: str, folder: str, *names: str) -> None:
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     with serving(model) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        for name in names or [name for name in SIZES if name != "page"]:
+        for name in names or [name for name in SIZES if name not in BY_NAME]:
             context = browser.new_context(device_scale_factor=2, reduced_motion="reduce", **SIZES[name])
             tab = context.new_page()
             tab.goto(address)
