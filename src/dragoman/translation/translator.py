@@ -403,17 +403,17 @@ class Translator:
         places = [index for index, segment in enumerate(segments) if segment.has_words] or [0]
         whole = self._has_long_sentence("".join(segment.text + segment.space for segment in segments))
         parts = [prefix] if whole else divide_prefix(prefix.lstrip(), [segments[place].text for place in places])
-        begun = list(segments)
-        for place, part in zip(places, map(str.rstrip, parts), strict=False):
+        begun, places = list(segments), places[: len(parts)]
+        for place, part in zip(places, map(str.rstrip, parts), strict=True):
             part_ids = self.tokenizers.target.encode(part) if part else []
             begun[place] = replace(begun[place], prefix=part, prefix_ids=part_ids, given=True)
-        last = begun[place]
+        last = begun[places[-1]]
         if parts[-1] != last.prefix and last.prefix_ids:  # the next token begins a word, and brings a space
             before = self._source_ids(last), last.prefix_ids, self.target_tag_ids
             last = replace(
                 last, prefix_ids=last.prefix_ids + next_word_start(self.model, self.tokenizers.target, *before)
             )
-        begun[place] = replace(last, given=False)
+        begun[places[-1]] = replace(last, given=False)
         return begun
 
     def _find_terms(self, segment: Segment) -> tuple[TermMatch, ...]:
