@@ -148,6 +148,7 @@ def test_a_head_is_found_by_what_it_attends_to():
     assert find_head(inspection, [0, 1, 2]) == (1, 2, pytest.approx(0.6))
 
 
+@pytest.mark.slow
 def test_the_demo_of_a_task_scores_draws_and_films(dragoman, monkeypatch: pytest.MonkeyPatch):
     """Train for real, but hardly, with checkpoints close to each other."""
     monkeypatch.setattr("dragoman.demo.tasks.TRAIN", 500)

@@ -237,6 +237,7 @@ def test_calls_fail_to_the_very_end_of_a_process(library: Path, tmp_path: Path):
     assert [file.name for file in tmp_path.iterdir()] == ["first"]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_written_in_place_is_lost(failing: FailingFiles, works: dict[str, Work], tmp_path: Path):
     """The control: half of it has its final name."""
     attempts = Attempts(failing, works["checkpoint"], tmp_path)

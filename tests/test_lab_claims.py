@@ -495,7 +495,15 @@ KNOWN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+TRAIN_LONGEST = {
+    *("recall", "head-by-head", "schedule", "label-smoothing", "pre-post-norm", "residuals"),
+    *("unscaled-training", "learned-positions", "feed-forward", "restricted"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in TRAIN_LONGEST else name for name in EXPERIMENTS]
+)
 def test_an_experiment_gives_numbers_and_verdicts(name: str):
     one = experiment(name)
     assert one.title

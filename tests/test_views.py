@@ -403,7 +403,13 @@ def own_translation(trained: Path) -> str:
     return Translator.load(trained).translate([SENTENCE])[0].text
 
 
-@pytest.mark.parametrize(("name", "format"), [*((name, ".svg") for name in VIEWS), ("map", ".png"), ("grid", ".pdf")])
+DRAWN = [*((name, ".svg") for name in VIEWS), ("map", ".png"), ("grid", ".pdf")]
+SOON = [("map", ".svg"), ("words", ".svg"), ("map", ".png"), ("grid", ".pdf")]  # the others are slow
+
+
+@pytest.mark.parametrize(
+    ("name", "format"), [one if one in SOON else pytest.param(*one, marks=pytest.mark.slow) for one in DRAWN]
+)
 def test_the_command_draws_every_view_with_hangul_and_its_caption_names_model_and_sentence(
     dragoman, trained: Path, own_translation: str, caplog: pytest.LogCaptureFixture, name: View, format: str
 ):
