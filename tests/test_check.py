@@ -207,6 +207,20 @@ def test_no_pair_of_a_slip_stays_in_the_clean_file(check, tmp_path: Path, first:
         assert found["slipped"]["locations"][0] == "a.en:769"
 
 
+def test_texts_without_letters_overlap_where_they_are_the_same(check, tmp_path: Path):
+    write_tsv(tmp_path / "a.tsv", [*CLEAN, ("?!", "¡!")])
+    for dev, count in ([("?!", "¡!")], 1), ([("!!", "¡!")], 0):
+        write_tsv(tmp_path / "dev.tsv", [*dev, *toy_pairs(70)[60:]])
+        found = findings(check("a.tsv", "--dev", "dev.tsv", "--json")[1])
+        assert ("overlap" in found and found["overlap"]["count"]) == (count or False)
+
+
+def test_where_nothing_is_left_to_write_that_is_said(check, tmp_path: Path):
+    write_tsv(tmp_path / "a.tsv", [("Say hello now please", "Say hello now please")])
+    _, said = check("a.tsv", "--write-clean", "clean.tsv")
+    assert "clean.tsv: not written; no pair is left without errors and warnings" in str(said)
+
+
 def test_what_is_also_in_a_later_set_is_found_and_cleaned_away(check, tmp_path: Path):
     source, target = CLEAN[AT]
     write_tsv(tmp_path / "a.tsv", CLEAN)

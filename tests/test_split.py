@@ -42,6 +42,7 @@ def read(folder: Path) -> dict[str, list[Pair]]:
         ("私は昨日東京へ行った。", "私は昨日大阪へ行った。", False),
         ("私は昨日東京の友達の家へ行った。", "私は昨日東京の友達の店へ行った。", True),
         ("...", "!!!", False),
+        ("?!", " ?!", True),
     ],
 )
 def test_what_near_duplicates_are(text: str, other: str, expected: bool):

@@ -1,5 +1,7 @@
 """Lines in, lines out: formats, and that a pipe is answered line by line."""
 
+import errno
+import gzip
 import io
 import itertools
 import json
@@ -233,3 +235,25 @@ def test_long_lines_are_translated_and_read_ahead_by_the_few(monkeypatch: pytest
         next(read_ahead(endless()))
         time.sleep(0.2)
         assert (next(taken) - before <= 6) == (length == 400)
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks", "left"), [("a.txt", 2, b"1\n2\n"), ("a.txt", 0, None), ("a.txt.gz", 2, b"1\n2\nha")]
+)
+def test_after_a_failure_the_part_has_whole_blocks_alone(tmp_path: Path, name: str, blocks: int, left: bytes | None):
+    """As where a full disk has cut a line in the middle of a block. A compressed part, the control, stays as it is."""
+
+    def fail() -> None:
+        with module.open_blocks(tmp_path / name) as (target, end_block):
+            for number in range(blocks):
+                target.write(f"{number + 1}\n".encode())
+                end_block()
+            target.write(b"ha")
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    with pytest.raises(OSError, match="no space left"):
+        fail()
+    part = tmp_path / f"{name}.part"
+    found = part.read_bytes() if part.exists() else None
+    assert (gzip.decompress(found) if found and name.endswith("gz") else found) == left
+    assert not (tmp_path / name).exists()

@@ -236,6 +236,30 @@ def test_a_space_behind_a_prefix_ends_its_last_word(translator: Translator, text
     assert translator.translate("42", prefixes="개: ").text == "개: 42"
 
 
+@pytest.mark.parametrize("text", ["The dog likes 4 cats.", "The man sees 7 dogs."])
+def test_what_is_forbidden_does_not_follow_a_prefix_with_a_space_either(translator: Translator, text: str):
+    words = translator.translate(text).text.split()
+    for count in range(1, len(words)):
+        begun, following = " ".join(words[:count]) + " ", words[count].rstrip(".")
+        if following in begun:
+            continue
+        strict = translator.replace(safeguards=Safeguards(forbidden_exact=(following,)))
+        assert translator.translate(text, prefixes=begun).text.startswith(begun + following)  # the control
+        assert not strict.translate(text, prefixes=begun).text.removeprefix(begun).startswith(f"{following} ")
+        assert following not in {one.word for one in strict.alternatives(text, begun)}
+
+
+def test_a_term_may_take_the_place_of_the_word_behind_a_prefix_with_a_space(translator: Translator):
+    text = "The dog likes 4 cats."
+    begun = translator.translate(text).text.split()[0] + " "
+    ids = translator.tokenizers.source.encode(text)
+    (plain,) = translator._segments(text, ids, "", begun)
+    bound = translator.replace(safeguards=Safeguards(glossary=Glossary([Entry("likes", ("말",))])))
+    (free,) = bound._segments(text, ids, "", begun)
+    assert free.prefix_ids == translator.tokenizers.target.encode(begun.rstrip())
+    assert len(plain.prefix_ids) > len(free.prefix_ids)  # the control: one word is chosen
+
+
 def test_a_prefix_is_divided_among_the_sentences_of_a_text(translator: Translator):
     text, first = "The dog. The cat likes 3 dogs. The man.", "개가 봐요."
     second = translator.translate("The cat likes 3 dogs.", prefixes="말")

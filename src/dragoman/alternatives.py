@@ -6,7 +6,7 @@ of them; and what it finds is joined again by the word that came next. The searc
 Shapes: T target tokens, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp, inf
@@ -90,17 +90,26 @@ def likely_starts(
 
 
 def next_word_start(
-    model: Model, tokenizer: SideTokenizer, source: Ids, before: Ids, target_tag: Sequence[int] = ()
+    model: Model,
+    tokenizer: SideTokenizer,
+    source: Ids,
+    before: Ids,
+    target_tag: Sequence[int] = (),
+    forbidden: Collection[int] = (),
 ) -> Ids:
     """Return the likeliest token that begins a word behind the tokens `before`; none where EOS is the likeliest token.
 
-    None, too, where there is no room for one. source: ids without EOS; model: in eval mode; target_tag: as above.
+    None, too, where there is no room for one. source: ids without EOS; model: in eval mode; target_tag: as above;
+    forbidden: tokens that it may not be.
     """
     given = [*target_tag, *before]
     if len(given) >= max_positions(model):
         return []
     (log_p,) = next_log_p(model, source, [given], [len(given)])
-    return [] if int(log_p[0].argmax()) == EOS else likely_pieces(tokenizer, log_p[0], " ", 1)
+    if int(log_p[0].argmax()) == EOS:
+        return []
+    likely = likely_pieces(tokenizer, log_p[0], " ", len(forbidden) + 1)
+    return [id for id in likely if id not in forbidden][:1]
 
 
 @torch.inference_mode()

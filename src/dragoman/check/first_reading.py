@@ -84,11 +84,11 @@ class UsualPairs:
 
 
 def letters_hash(text: str) -> int:
-    """Return a hash of the letters and digits of a text, whatever their case; 0 where it has none.
+    """Return a hash of the letters and digits of a text, whatever their case, or of all of it where it has none.
 
-    Like all of Python's hashes of text, it differs from process to process.
+    0 for a blank text. Like all of Python's hashes of text, it differs from process to process.
     """
-    letters = NO_LETTERS.sub("", text.casefold())
+    letters = NO_LETTERS.sub("", text.casefold()) or text.strip()
     return hash(letters) if letters else 0
 
 

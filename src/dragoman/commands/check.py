@@ -172,7 +172,9 @@ def print_report(report: "CheckReport", clean: Path | None, written: int | None)
         rules = ", ".join(f"{name} {count:,}" for name, count in report.dropped_later.items())
         print(f"the pairs left were checked again, and more were dropped: {rules}")
     if clean:
-        print(f"{clean}: {plural(written, 'pair')} written" if written else f"{clean}: not written")
+        kept = sum(corpus.kept for corpus in report.corpora if corpus.set == "train")
+        why = "see the errors above" if kept else "no pair is left without errors and warnings"
+        print(f"{clean}: {plural(written, 'pair')} written" if written else f"{clean}: not written; {why}")
 
 
 def print_numbers(name: str, corpora: "list[CheckedCorpus]") -> None:

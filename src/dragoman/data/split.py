@@ -120,8 +120,9 @@ def rank(pairs: Sequence[Pair]) -> bytes:
 def near_duplicates(pairs: Sequence[Pair], candidates: Collection[int]) -> Iterator[tuple[int, int]]:
     """Yield (row, candidate) where the pair `row` and another one, `candidate`, are near duplicates on either side.
 
-    candidates: rows of `pairs`. Near duplicates have the same letters, or more than half of the candidate's runs of
-    three words are in the other text too. A pair may come twice, once for each side.
+    candidates: rows of `pairs`. Near duplicates have the same letters, or are the same where they have none, or more
+    than half of the candidate's runs of three words are in the other text too. A pair may come twice, once for each
+    side.
     """
     for side in (0, 1):
         same: dict[str, list[int]] = defaultdict(list)
@@ -131,15 +132,18 @@ def near_duplicates(pairs: Sequence[Pair], candidates: Collection[int]) -> Itera
             words = words_of(pairs[candidate][side])
             runs = runs_of(words)
             total[candidate] = len(runs)
-            same["".join(words)].append(candidate)
+            same["".join(words) or pairs[candidate][side].strip()].append(candidate)
             for run in runs:
                 having[run].append(candidate)
-        same.pop("", None)  # texts without words have nothing in common
         for row, pair in enumerate(pairs):
             words = words_of(pair[side])
             shared = Counter(candidate for run in runs_of(words) for candidate in having.get(run, ()))
             near = {candidate for candidate, count in shared.items() if 2 * count > total[candidate]}
-            yield from ((row, candidate) for candidate in near.union(same.get("".join(words), ())) if candidate != row)
+            yield from (
+                (row, candidate)
+                for candidate in near.union(same.get("".join(words) or pair[side].strip(), ()))
+                if candidate != row
+            )
 
 
 def words_of(text: str) -> list[str]:

@@ -333,6 +333,10 @@ class Translator:
         starts = likely_starts(
             self.model, self.tokenizers.target, source, prefix, 2 * count, target_tag=self.target_tag_ids
         )
+        if not prefix or prefix[-1].isspace():  # no word is begun that must stay
+            forbidden = {tuple(tokens) for tokens in self.forbidden}
+            lengths = {len(tokens) for tokens in forbidden}
+            starts = [start for start in starts if not any(tuple(start.tokens[-n:]) in forbidden for n in lengths)]
         begun = [replace(segments[place], prefix_ids=start.tokens) for start in starts]
         others = [segment for index, segment in enumerate(segments) if index != place]
         every = self.replace(search=replace(self.search, n_best=min(2, self.search.beam)))
@@ -408,11 +412,12 @@ class Translator:
             part_ids = self.tokenizers.target.encode(part) if part else []
             begun[place] = replace(begun[place], prefix=part, prefix_ids=part_ids, given=True)
         last = begun[places[-1]]
-        if parts[-1] != last.prefix and last.prefix_ids:  # the next token begins a word, and brings a space
+        # The next token begins a word, and brings a space; a term may take the place of any word, so none is given.
+        if parts[-1] != last.prefix and last.prefix_ids and not last.terms:
             before = self._source_ids(last), last.prefix_ids, self.target_tag_ids
-            last = replace(
-                last, prefix_ids=last.prefix_ids + next_word_start(self.model, self.tokenizers.target, *before)
-            )
+            forbidden = {tokens[0] for tokens in self.forbidden if len(tokens) == 1}
+            start = next_word_start(self.model, self.tokenizers.target, *before, forbidden)
+            last = replace(last, prefix_ids=last.prefix_ids + start)
         begun[places[-1]] = replace(last, given=False)
         return begun
 

@@ -22,7 +22,7 @@ from dragoman.data.corpus import LONGEST_LINE, foreign_beginning, read_blocks
 from dragoman.data.jsonl import text_keys, value_at
 from dragoman.data.tokenizer import SURROGATE
 from dragoman.errors import DragomanError, plural
-from dragoman.files import CODECS, name_errors, open_output
+from dragoman.files import CODECS, is_replaceable, name_errors, open_output, part_of
 from dragoman.translation.translation import Translation
 from dragoman.translation.translator import Translator
 
@@ -63,7 +63,7 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
         options.input.open("rb")
         if options.input
         else contextlib.nullcontext(io.BytesIO() if options.text else sys.stdin.buffer) as source,
-        open_output(options.output, keep_part=True) as target,
+        open_blocks(options.output) as (target, end_block),
     ):
         if options.text:
             blocks = iter([[Line(number, text) for number, text in enumerate(options.text, start=1)]])
@@ -94,12 +94,39 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
                     errors += 1
                     progress.log(f"line {line.number}: {line.error}")
                 report.add(f"line {line.number}", translation)
-            target.flush()
+            end_block()
             progress.advance(len(block), sum(map(len, texts)))
     report.summarise()
     if errors:
         others = "; all others were translated" if errors < progress.lines else ""
         raise DragomanError(f"{plural(errors, 'line')} could not be read, listed above{others}")
+
+
+@contextlib.contextmanager
+def open_blocks(path: Path | None) -> Iterator[tuple[BinaryIO, Callable[[], None]]]:
+    """Yield a file as `open_output` does, and what to call at the end of each block.
+
+    After an exception, the part has nothing behind the last of these ends, where a full disk may have cut a line. A
+    compressed one stays as it is.
+    """
+    plain = path is not None and is_replaceable(path) and path.suffix not in CODECS
+    whole = 0
+
+    def end_block() -> None:
+        nonlocal whole
+        target.flush()
+        whole = target.tell() if plain else 0
+
+    try:
+        with open_output(path, keep_part=True) as target:
+            yield target, end_block
+    except BaseException:
+        if path and plain and (part := part_of(path)).exists():
+            if whole:
+                os.truncate(part, whole)
+            else:
+                part.unlink()
+        raise
 
 
 def annotate(
