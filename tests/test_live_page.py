@@ -486,6 +486,7 @@ def test_lines_that_are_no_terms_are_named_with_the_reason_and_the_others_kept(v
     tab.evaluate("navigator.clipboard.writeText('cat\\t고양이\\nhound')")
     fields.last.press("Control+v")  # lines do not become one term
     expect(tab.locator("#terms-faults li")).to_have_text(["Line 2: no tab between the term and its translation"])
+    expect(tab.locator("#add-term")).to_be_focused()  # the field that had the focus is gone
     assert [field.input_value() for field in fields.all()] == ["dog", "개", "bear", "곰", "cat", "고양이"]
     tab.evaluate("navigator.clipboard.writeText('hound')")
     fields.first.press("Control+a")
@@ -617,7 +618,7 @@ def test_words_belong_together_as_the_server_aligns_them(visit, server: Running)
         wait_for([[number], sorted(target for source, target in links if source == number)])
     _, target = links[0]
     focus_word(roots[1].nth(target))
-    words = " ".join(texts[0][one] for one, other in links if other == target)
+    words = "”, “".join(texts[0][one] for one, other in links if other == target)
     page.tab.get_by_text(f"While writing “{texts[1][target]}”, the model looked most at “{words}”.").first.wait_for()
     assert sum("alignment" in one for one in page.asked) == 1  # for the line that was looked at, once
 
@@ -658,6 +659,7 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         expected = "{}\n\n{}\n".format(*answered(keeping, TEXT, OTHER))
         assert Path(download.value.path()).read_text(encoding="utf-8") == expected
         item.get_by_text("saved, and deleted on the server").wait_for()
+        expect(tab.locator("#document")).to_be_focused()  # the button is gone
         until(lambda: keeping.ask("GET", "/api/v1/documents").json["documents"] == [])
         # One of which something is wrong, with the lines.
         faults = [{"line": 0, "flag": "all of it"}, {"line": 7, "flag": "loop"}]
@@ -690,6 +692,8 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         for content, message in ((b"", "The file is empty."), (b" ", "empty file")):
             tab.locator("#document").set_input_files({"name": "no.txt", "mimeType": "text/plain", "buffer": content})
             expect(item.last).to_have_text(f"no.txt  {message} Remove")
+        tab.locator("#document").set_input_files({"name": "no.docx", "mimeType": "text/plain", "buffer": b"x"})
+        expect(item.last).to_contain_text("no.docx  Formats: .txt .md")
 
 
 # When something goes wrong.
@@ -761,6 +765,31 @@ def test_without_a_server_the_text_stays_and_is_translated_later(visit, server: 
     page.shows(f"{old}\n{new}")
     assert page.tab.locator("#output .line.stale").count() == 0
     expect(page.tab.locator("#copy")).to_be_enabled()
+
+
+def test_without_a_server_what_is_opened_says_so_and_can_be_tried_again(visit):
+    page = visit("#source=en&target=ko", expected="ERR_FAILED")
+    tab = page.tab
+    page.type(TEXT)
+    word = tab.locator("#output .word").first
+    word.wait_for()
+    for path in ("api/v1/translate", "page/inside.js"):
+        tab.route(f"**/{path}", lambda route: route.abort())
+    for panel in ("#alternatives", "#heads"):
+        tab.locator(f"{panel} summary").click()
+    again = tab.get_by_role("button", name="Try again")
+    expect(again).to_have_count(2)
+    with tab.expect_event("requestfailed"):
+        word.hover()
+    tab.unroute_all()
+    again.first.click()
+    expect(tab.locator("#alternative-list tbody tr").first).to_be_visible()
+    again.click()
+    expect(tab.locator("#heads-table tbody tr").first).to_be_visible()
+    expect(again).to_have_count(0)
+    assert tab.locator("#readout").inner_text() == ""  # not that the word is linked with none
+    word.hover()
+    expect(tab.locator("#readout")).to_contain_text(re.compile("looked most at|links"))
 
 
 def test_a_text_that_is_too_long_is_not_sent(visit):

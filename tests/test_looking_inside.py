@@ -276,6 +276,7 @@ def test_through_a_pivot_either_model_is_shown_and_what_differs_is_said(visit, l
     assert weights
     page.type("dog " * 40)
     page.tab.get_by_text("this server inspects at most 30 on each side").wait_for()
+    assert page.tab.get_by_role("button", name="Try again").count() == 0  # it would be refused again
     assert not page.tab.locator("#attention").is_visible()
     page.open("#source=en&target=ko")
     page.type("The {name} sees 4 red cats.")  # which a second search puts back

@@ -183,6 +183,17 @@ def test_what_follows_is_accepted_with_buttons_too_and_the_way_in_is_the_way_out
     expect(tab.locator("#output .fixed")).to_have_count(len(first.split()))
 
 
+def test_one_writes_along_from_the_text_too(visit):
+    page = visit(AT_HOME)
+    page.type(f"{TEXT} {OTHER}")
+    page.tab.locator("#output .sentence").nth(1).wait_for()
+    page.tab.locator("#source").press("End")
+    page.tab.keyboard.press("F2")
+    expect(page.tab.get_by_label(f"Your translation of “{OTHER}”")).to_be_focused()  # where the caret is
+    page.tab.keyboard.press("Escape")
+    expect(page.tab.locator("#output .sentence").nth(1).locator(".word").first).to_be_focused()
+
+
 def test_writing_ends_at_the_word_where_it_began(visit):
     page = visit(AT_HOME)
     page.tab.route("**/api/v1/translate", lambda route: fulfil(route, echo(TEXT, text="a b c")))

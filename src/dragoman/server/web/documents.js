@@ -81,6 +81,7 @@ async function translateFile(file) {
   buttons.append(button("cancel", leave));
   try {
     if (!file.size) throw new Trouble("refused", t("document.empty"));
+    if (!formats.some((format) => file.name.toLowerCase().endsWith(format))) throw new Trouble("refused", t("formats", formats.join(" ")));
     const form = new FormData();
     const { glossary, ...languages } = wishOf();
     for (const [field, value] of Object.entries(languages)) form.append(field, value);
@@ -106,6 +107,7 @@ async function translateFile(file) {
       forget();
       item.draw(() => t("document.saved"));
       buttons.replaceChildren();
+      at("#document").focus();
     };
     buttons.replaceChildren(button("document.save", save), " ", button("document.delete", leave));
   } catch (error) {

@@ -180,6 +180,7 @@ function pasteTerms(event) {
   if (!/[\t\n]/.test(text.trim())) return;
   event.preventDefault();
   takeLines(text);
+  at("#add-term").focus(); // the field is another one now
 }
 
 // Adds the terms of a file as `--glossary` takes them, and says which lines are left out, and why.

@@ -9,7 +9,7 @@ import { focusedSentence, focusedWord } from "./paper.js";
 import { showEncoding, showOcclusion } from "./signed.js";
 import { showHeads, showPositions } from "./tables.js";
 import { showTree } from "./tree.js";
-import { showTrouble } from "./trouble.js";
+import { againButton, showTrouble } from "./trouble.js";
 
 const PAUSE = 200; // milliseconds for which a sentence has the focus before it is asked for
 const SHOWN_POSITIONS = 50; // at least
@@ -96,7 +96,7 @@ function fail(trouble) {
   legs = [];
   controller.abort();
   if (trouble.kind === "key") showTrouble(trouble, lookNow);
-  say(trouble.message || t(trouble.kind), make("button", { type: "button", onclick: lookNow }, t("again")));
+  say(trouble.message || t(trouble.kind), trouble.kind === "refused" ? "" : againButton(lookNow));
   drawInside();
 }
 

@@ -12,7 +12,7 @@ import { drawNotes } from "./notes.js";
 import { drawSource, drawTarget, percent, say, setUpPaper, showProbabilities, shown, translated } from "./paper.js";
 import { setUpSettings } from "./settings.js";
 import { carryOver, drawSteps, sentencesOf, setUpSteering } from "./steering.js";
-import { clearTrouble, showTrouble } from "./trouble.js";
+import { againButton, clearTrouble, showTrouble } from "./trouble.js";
 import { drawWithout, setUpWithout } from "./without.js";
 import { drawWriting, setUpWriting } from "./write.js";
 
@@ -175,7 +175,7 @@ async function showAlternatives() {
     others = translations[0];
     drawAlternatives();
   } catch (error) {
-    if (error.name !== "AbortError") at("#alternative-list").replaceChildren(make("p", { class: "warning" }, error.message || t(error.kind)));
+    if (error.name !== "AbortError") at("#alternative-list").replaceChildren(make("p", { class: "warning" }, error.message || t(error.kind), " ", againButton(showAlternatives)));
   }
 }
 
@@ -291,7 +291,7 @@ async function openInside({ target }) {
   try {
     inside = await import("./inside.js");
   } catch {
-    at("#inside-status").textContent = t("offline");
+    at("#inside-status").replaceChildren(t("offline"), " ", againButton(() => openInside({ target })));
   }
 }
 

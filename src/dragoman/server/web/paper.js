@@ -208,12 +208,12 @@ async function lookCloser(place, here, there) {
   const { alignment, others } = await examine(here.translation, pair);
   const own = place.side === "target";
   markChoices((own ? here : there).words, others);
-  if (looked !== place) return;
+  if (looked !== place || (pair?.alignment && !here.translation.examined)) return; // the server has not said
   const linked = linkedWith(place, there, alignment);
   for (const word of linked) shade(word, "linked");
   const words = linked.map(labelOf);
   const label = labelOf(here.words[place.word]);
-  const inLinks = () => (words.length ? t(`linked.${place.side}`, label, words.join(" ")) : t("linked.none", label));
+  const inLinks = () => (words.length ? t(`linked.${place.side}`, label, words.join("”, “")) : t("linked.none", label));
   say(() => `${pair?.alignment ? inLinks() : ""} ${own ? inOtherWords(others[place.word]) : ""}`.trim());
   if (document.activeElement === here.words[place.word]) at("#announcement").textContent = at("#readout").textContent;
 }

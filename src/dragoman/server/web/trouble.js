@@ -5,6 +5,8 @@ import { at, make, t } from "./elements.js";
 
 let timer = 0;
 
+export const againButton = (again) => make("button", { type: "button", onclick: again }, t("again"));
+
 export function clearTrouble() {
   clearInterval(timer);
   at("#trouble").replaceChildren();
@@ -25,7 +27,7 @@ export function showTrouble(trouble, again) {
     clearTrouble();
     again();
   };
-  box.append(make("button", { type: "button", onclick: retry }, t("again")));
+  box.append(againButton(retry));
   if (!trouble.seconds) return;
   let left = trouble.seconds;
   const count = make("span", { "aria-hidden": "true" }, t("again-in", left));

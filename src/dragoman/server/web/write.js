@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { at, make, t } from "./elements.js";
-import { goToWord, say, shown } from "./paper.js";
+import { goToWord, placeAtCaret, say, shown } from "./paper.js";
 import { replaceSentence, sentenceAt } from "./steering.js";
 
 const QUIET = 1200; // milliseconds without a key before the rest is read out
@@ -140,9 +140,11 @@ export function setUpWriting() {
       if (word && !open?.box.isConnected) ({ place } = word);
     });
   }
-  output.addEventListener("keydown", (event) => {
-    if (event.key !== "F2" || open?.box.isConnected) return;
+  addEventListener("keydown", (event) => {
+    if (event.key !== "F2" || open?.box.isConnected || at("dialog[open]")) return;
     event.preventDefault();
+    const caret = document.activeElement === at("#source") && placeAtCaret(at("#source"));
+    if (caret) place = { line: caret.line, sentence: caret.sentence };
     begin();
   });
   at("#write").addEventListener("click", () => (open?.box.isConnected ? leave() : begin()));
