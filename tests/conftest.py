@@ -36,7 +36,7 @@ from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import PAD, Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
-from dragoman.files import MANIFEST, fingerprint, new_folder
+from dragoman.files import MANIFEST, fingerprint, lock_file, new_folder
 from dragoman.interop.ctranslate2.conversion import import_ctranslate2
 from dragoman.model import Model, build
 from dragoman.model_folder import write_model
@@ -161,10 +161,34 @@ def tokenizer(pairs: list[Pair]) -> Tokenizer:
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair]) -> tuple[str, str]:
+def make_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Return a function that fills a folder of that name, once for all processes of a test run, and returns it."""
+    common = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # each process has a folder of its own in the common one
+        common = common.parent
+
+    def make(name: str, fill: Callable[[Path], object]) -> Path:
+        folder, filled = common / name, common / f"{name}.filled"
+        with lock_file(common / f"{name}.lock", wait=True):
+            if not filled.exists():
+                folder.mkdir(exist_ok=True)
+                fill(folder)
+                filled.touch()
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def corpus(make_once: Callable[..., Path], pairs: list[Pair]) -> tuple[str, str]:
     """Paths of 190 pairs to learn from and of 10 to validate on."""
-    folder = tmp_path_factory.mktemp("corpus")
-    return write_tsv(folder / "train.tsv", pairs[:190]), write_tsv(folder / "dev.tsv", pairs[190:])
+
+    def fill(folder: Path) -> None:
+        write_tsv(folder / "train.tsv", pairs[:190])
+        write_tsv(folder / "dev.tsv", pairs[190:])
+
+    folder = make_once("corpus", fill)
+    return str(folder / "train.tsv"), str(folder / "dev.tsv")
 
 
 def run_config(corpus: tuple[str, str], out: Path, **training: Any) -> RunConfig:
@@ -228,11 +252,9 @@ def events(out: Path, event: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory, corpus: tuple[str, str]) -> Path:
+def trained(make_once: Callable[..., Path], corpus: tuple[str, str]) -> Path:
     """A run folder after a short training: a model that ends its sentences, no more. Not to be changed: copy it."""
-    out = tmp_path_factory.mktemp("runs") / "toy"
-    run_training(run_config(corpus, out, max_steps=80, validate_every=40))
-    return out
+    return make_once("toy", lambda out: run_training(run_config(corpus, out, max_steps=80, validate_every=40)))
 
 
 def save_random(config: ModelConfig, tokenizer: Tokenizer, folder: Path, never: slice = slice(0)) -> Path:
