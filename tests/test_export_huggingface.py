@@ -30,9 +30,9 @@ pytest.importorskip("transformers", reason="exports to Hugging Face need the ext
 
 @pytest.fixture(autouse=True)
 def fewer_sources(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fast tests translate 40 sources, not 200."""
+    """The fast tests translate 12 sources, not 200."""
     if not request.node.get_closest_marker("slow"):
-        monkeypatch.setattr(run, "SOURCES", 40)
+        monkeypatch.setattr(run, "SOURCES", 12)
 
 
 POST: dict[str, TransformerConfig] = {
