@@ -10,6 +10,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
+from dragoman.errors import plural
 from dragoman.evaluation.metrics import normalise_references, score_of
 
 RESAMPLES = 1000  # resampled test sets
@@ -78,6 +79,7 @@ def describe_difference(first: Estimate, second: Estimate, sentences: int) -> st
         return f"{first.name} {first} against {second}: no difference"
     difference = f"{first.name} {first} against {second}: {abs(gain):.1f} {'better' if gain > 0 else 'worse'}"
     if sentences < FEW:
-        return f"{difference}; {sentences} sentences are too few for a significance test"
+        few = f"{plural(sentences, 'sentence')} {'is' if sentences == 1 else 'are'} too few"
+        return f"{difference}; {few} for a significance test"
     verdict = "significant" if second.p < CHANCE else "not significant"
     return f"{difference}, {verdict} (p = {second.p:.3f})"
