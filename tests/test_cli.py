@@ -406,7 +406,7 @@ def test_lines_that_are_typed_can_be_edited_and_recalled(brief: Path, tmp_path: 
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(brief: Path):
-    blank = written(brief.parent / "blank", f"{' ' * 1000}\n" * 5000)  # comes back as it is: more than a pipe holds
+    blank = written(brief.parent / "blank", f"{' ' * 1000}\n" * 500)  # comes back as it is: more than a pipe holds
     run = process("translate", "-m", brief, "--input", blank)
     assert run.stdout.readline()  # type: ignore[union-attr]
     run.stdout.close()  # type: ignore[union-attr]

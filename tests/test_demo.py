@@ -150,11 +150,11 @@ def test_a_head_is_found_by_what_it_attends_to():
 
 @pytest.mark.slow
 def test_the_demo_of_a_task_scores_draws_and_films(dragoman, monkeypatch: pytest.MonkeyPatch):
-    """Train for real, but hardly, with checkpoints close to each other."""
+    """Train for real, but for six steps, with checkpoints close to each other."""
     monkeypatch.setattr("dragoman.demo.tasks.TRAIN", 500)
-    short = dataclasses.replace(TOY.training, save_every=2, validate_every=1000)
+    short = dataclasses.replace(TOY.training, save_every=2, validate_every=1000, max_steps=6)
     monkeypatch.setattr("dragoman.demo.toy.TOY", dataclasses.replace(TOY, training=short))
-    ran = dragoman("demo", "--task", "reverse", "--minutes", "0.02")
+    ran = dragoman("demo", "--task", "reverse", "--minutes", "1")
     assert ran.code == 0, ran.err
     assert re.search(r"^3\. 200 sentences .* % exactly right\.$", ran.out, re.MULTILINE)
     found = re.search(r"head (\d) of layer (\d), gives the right words (\d+)%", ran.out)

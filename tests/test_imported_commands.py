@@ -68,7 +68,7 @@ def form(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         model = import_model(folder / "their", folder / "model", tag="eng_Latn", target_tag="kor_Hang")
     if name in (TWO, NLLB):
         config = run_config(
-            request.getfixturevalue("corpus"), folder / "run", max_steps=100, validate_every=100, learning_rate=0.4
+            request.getfixturevalue("corpus"), folder / "run", max_steps=50, validate_every=50, learning_rate=0.4
         )
         run_training(replace(config, init_from=str(model), vocabulary=None, model=TransformerConfig()))
         model = folder / "run"

@@ -54,7 +54,7 @@ def config_of(corpus: Corpus, start: Path, out: Path, **training) -> RunConfig:
 def run(corpus: Corpus, start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder after a short training."""
     out = tmp_path_factory.mktemp("two") / "run"
-    run_training(config_of(corpus, start, out, max_steps=60, validate_every=30, bpe_dropout=0.1))
+    run_training(config_of(corpus, start, out, max_steps=40, validate_every=20, bpe_dropout=0.1))
     return out
 
 
