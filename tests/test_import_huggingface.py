@@ -135,8 +135,8 @@ class Pair:
 
 
 FAST_MARIAN = (
-    "one layer, relu | gelu | layers unlike | separate, not scaled, relu | separate, own head | a head that differs | "
-    "end not 0 | a start of its own | a pickle | odd sizes | tags"
+    "one layer, relu | layers unlike | separate, not scaled, relu | a head that differs | end not 0 | "
+    "a start of its own | a pickle | odd sizes | tags"
 )
 FAST_M2M100 = "NLLB | gelu | own head | 16 bits in shards"
 

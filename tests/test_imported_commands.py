@@ -146,7 +146,14 @@ def test_it_evaluates_as_marian_does(tmp_path: Path, dragoman: Any):
     assert json.loads(ran.out)["bleu"]["value"] == pytest.approx(100)
 
 
-@pytest.mark.parametrize("view", ["--html {}.html", "--view heads --out {}.svg", "--view tree --out {}.svg"])
+@pytest.mark.parametrize(
+    "view",
+    [
+        "--html {}.html",
+        pytest.param("--view heads --out {}.svg", marks=pytest.mark.slow),
+        "--view tree --out {}.svg",
+    ],
+)
 def test_inspect(view: str, form: Form, tmp_path: Path, dragoman: Any):
     text = form.texts[0]
     ran = dragoman("inspect", "-m", form.model, text, *view.format(tmp_path / "out").split())

@@ -159,9 +159,13 @@ def test_the_oracle_tells_outputs_with_the_terms_from_others():
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(
-    "beams", [1, pytest.param(2, marks=pytest.mark.slow), 3, pytest.param(5, marks=pytest.mark.slow)]
+    ("beams", "spare"),
+    [
+        (1, 5),
+        (3, 0),
+        *(pytest.param(*other, marks=pytest.mark.slow) for other in [(1, 0), (2, 0), (2, 5), (3, 5), (5, 0), (5, 5)]),
+    ],
 )
-@pytest.mark.parametrize("spare", [0, 5])
 def test_a_narrow_beam_meets_the_terms_where_the_length_allows(name: str, beams: int, spare: int):
     for seed in range(3):
         limits = [longest(CASES[name]) + spare] * len(SENTENCES)
@@ -203,7 +207,7 @@ def test_a_search_that_knows_no_words_breaks_them():
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "rotary", "gru without attention"])
-@pytest.mark.parametrize("beams", [1, 3, 40])
+@pytest.mark.parametrize("beams", [1, pytest.param(3, marks=pytest.mark.slow), 40])
 @pytest.mark.parametrize("n_best", [1, None])
 def test_without_terms_it_is_beam_search(name: str, beams: int, n_best: int | None):
     model = make(name)
