@@ -274,8 +274,10 @@ def test_a_fault_on_one_rank_skips_the_batch_on_all_and_names_its_pairs(
 
 @pytest.mark.parametrize(
     ("with_", "advice"),
-    [(nan, "lower training.learning_rate"), (no_memory, "raise training.micro_batches above 4")],
-    ids=["nan", "memory"],
+    [
+        pytest.param(nan, "lower training.learning_rate", id="nan", marks=pytest.mark.slow),
+        pytest.param(no_memory, "raise training.micro_batches above 4", id="memory"),
+    ],
 )
 def test_ten_faults_in_a_row_end_the_run_with_advice_and_keep_its_checkpoint(
     corpus: Corpus, tmp_path: Path, with_: Spoil, advice: str
@@ -313,7 +315,11 @@ def test_a_batch_that_never_fits_is_reported_before_the_first_step(corpus: Corpu
 
 @pytest.mark.parametrize(
     ("owner", "name", "call", "asked"),
-    [(VALIDATION, "translate_all", 2, (0, 1)), (LEARNER, "update", 3, (0,)), (LEARNER, "update", 3, (1,))],
+    [
+        (VALIDATION, "translate_all", 2, (0, 1)),
+        pytest.param(LEARNER, "update", 3, (0,), marks=pytest.mark.slow),
+        (LEARNER, "update", 3, (1,)),
+    ],
 )
 def test_sigterm_to_any_rank_saves_and_the_same_command_resumes(
     corpus: Corpus, tmp_path: Path, unordered: dict[int, Path], owner: str, name: str, call: int, asked: tuple[int, ...]
@@ -381,10 +387,16 @@ def test_sigterm_to_a_rank_that_prepares_ends_both(corpus: Corpus, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "call"),
-    [(LEARNER, "update", 3), (VALIDATION, "translate_all", 1), (SETUP, "newest_checkpoint", 1)],
+    ("owner", "name", "call", "lost"),
+    [
+        (LEARNER, "update", 3, 0),
+        (VALIDATION, "translate_all", 1, 1),
+        (SETUP, "newest_checkpoint", 1, 0),
+        pytest.param(LEARNER, "update", 3, 1, marks=pytest.mark.slow),
+        pytest.param(VALIDATION, "translate_all", 1, 0, marks=pytest.mark.slow),
+        pytest.param(SETUP, "newest_checkpoint", 1, 1, marks=pytest.mark.slow),
+    ],
 )
-@pytest.mark.parametrize("lost", [0, 1])
 def test_a_rank_that_is_killed_ends_the_others_at_once(
     corpus: Corpus, tmp_path: Path, owner: str, name: str, call: int, lost: int
 ):

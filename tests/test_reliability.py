@@ -407,7 +407,9 @@ def killed_in_the_save_of(step: int, operation: int) -> None:
     run.save_checkpoint = wrapped  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("operation", [2, 3, 4])
+@pytest.mark.parametrize(
+    "operation", [pytest.param(2, marks=pytest.mark.slow), 3, pytest.param(4, marks=pytest.mark.slow)]
+)
 def test_after_a_kill_inside_a_save_the_best_is_what_the_run_says_it_is(corpus: Corpus, tmp_path: Path, operation: int):
     """The last save is of the best model. Of its five renames and links, the first is that of the folder."""
     out = tmp_path / "run"
@@ -568,7 +570,9 @@ def disk_full(at_save: int, bytes_: int) -> None:
     run.save_checkpoint = wrapped  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("file", ["model.safetensors", "state.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize(
+    "file", ["model.safetensors", "state.safetensors", pytest.param("tokenizer.json", marks=pytest.mark.slow)]
+)
 def test_a_full_disk_leaves_the_checkpoint_before(saved: Path, corpus: Corpus, tmp_path: Path, sound: str, file: str):
     """The disk is full half-way through a file."""
     out = tmp_path / "run"
@@ -602,9 +606,9 @@ def test_a_disk_full_while_preparing_is_reported_in_one_sentence(corpus: Corpus,
     ("owner", "name", "call"),
     [
         (SETUP, "tokenise", 1),
-        (LOOP, "try_largest_batch", 1),
+        pytest.param(LOOP, "try_largest_batch", 1, marks=pytest.mark.slow),
         (LEARNER, "update", 7),
-        (VALIDATION, "mean_loss", 1),
+        pytest.param(VALIDATION, "mean_loss", 1, marks=pytest.mark.slow),
         (VALIDATION, "evaluate", 2),
         (RUN, "save_checkpoint", 3),
         # When a validation is done, its entry into the progress and its report must not be torn apart.
