@@ -2,7 +2,7 @@
 
 $ python scripts/hebrew_phrases.py phrases
 $ dragoman train --preset tiny --train phrases/train.tsv --dev phrases/dev.tsv --languages en-he --out runs/en-he \\
-      --training.minutes 3
+      --training.minutes 6
 $ python scripts/page_pictures.py en-he=runs/en-he docs/images page-hebrew
 
 They are made as those of `dragoman demo` are: from templates, with values of the Unicode CLDR.

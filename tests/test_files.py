@@ -234,10 +234,15 @@ def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path, monkeypa
         locked(tmp_path / "lock")
     locked(tmp_path / "lock")
     with lock_file(tmp_path / "lock", wait=False):
+        started, starts = os.pipe()
         child = os.fork()
         if not child:  # as a worker that outlives a training that was killed
+            os.write(starts, b".")
             time.sleep(60)
             os._exit(0)
+        assert os.read(started, 1) == b"."  # a process that has just been forked has the lock for a moment
+        os.close(started)
+        os.close(starts)
         with pytest.raises(BlockingIOError):
             locked(tmp_path / "lock")
     locked(tmp_path / "lock")

@@ -80,11 +80,11 @@ def test_the_model_knows_nothing_of_what_is_done_with_it(other: str):
 
 
 def test_search_knows_no_text_and_no_model():
-    """It asks for start, step and select, whatever has them. The way in from above alone knows settings and batches."""
+    """It asks for start, step and select, whatever has them. Only the ways in know settings, devices and batches."""
     ways_in = {"engine.py", "torch_engine.py", "forced.py", "pool.py", "rows.py"}
     for file in (PACKAGE / "decoding").glob("*.py"):
         source = file.read_text(encoding="utf-8")
-        others = {"config", "data", "errors", "inference"} if file.name in ways_in else set()
+        others = {"config", "data", "device", "errors", "inference"} if file.name in ways_in else set()
         assert imported(source, set(LEVEL)) <= {"decoding", "model", *others}
         assert "Transformer" not in source
         assert "Recurrent" not in source

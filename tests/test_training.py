@@ -109,7 +109,11 @@ def test_workers_that_make_the_batches_change_nothing(corpus: Corpus, tmp_path: 
     ]
     assert losses == whole.losses
     assert state(tmp_path / "run") == whole.state
-    assert (threading.active_count(), multiprocessing.active_children()) == (before, [])
+    assert not multiprocessing.active_children()
+    deadline = time.monotonic() + 60
+    while threading.active_count() > before and time.monotonic() < deadline:  # PyTorch ends its own, and does not wait
+        time.sleep(0.01)
+    assert threading.active_count() <= before
 
 
 def test_workers_are_for_gpus_and_share_the_cores(monkeypatch: pytest.MonkeyPatch):

@@ -8,6 +8,13 @@ import torch
 from dragoman.config import Device
 from dragoman.errors import UsageError
 
+ON_GPU = 8  # times as much as on a CPU
+
+
+def times_at_once(device: torch.device) -> int:
+    """Return how many times as much as on a CPU is computed at once: with less, a GPU waits for its next operation."""
+    return ON_GPU if device.type == "cuda" else 1
+
 
 def device_of(wanted: Device) -> torch.device:
     """Return the device for a setting: 'auto' is a GPU where there is one; torchrun gives each process its own.

@@ -145,6 +145,7 @@ def print_report(report: "CheckReport", clean: Path | None, written: int | None)
     from rich.table import Table
     from rich.text import Text
 
+    from dragoman.check.corpora import UNFIT
     from dragoman.check.rules import RULES
 
     console = Console(highlight=False)
@@ -172,8 +173,8 @@ def print_report(report: "CheckReport", clean: Path | None, written: int | None)
         rules = ", ".join(f"{name} {count:,}" for name, count in report.dropped_later.items())
         print(f"the pairs left were checked again, and more were dropped: {rules}")
     if clean:
-        kept = sum(corpus.kept for corpus in report.corpora if corpus.set == "train")
-        why = "see the errors above" if kept else "no pair is left without errors and warnings"
+        unfit = UNFIT & report.findings.keys()
+        why = "see the errors above" if unfit else "no pair is left without errors and warnings"
         print(f"{clean}: {plural(written, 'pair')} written" if written else f"{clean}: not written; {why}")
 
 

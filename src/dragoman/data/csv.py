@@ -11,7 +11,9 @@ from dragoman.data.spec import DEFAULT_COLUMNS, display_path
 from dragoman.errors import DragomanError, plural
 
 DELIMITERS = ",;\t|"
-EXCELS = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # a first line that tells Excel what separates the columns
+SEPARATOR_LINE = re.compile(
+    r'"?sep=(.)"?\s*', re.IGNORECASE
+)  # a first line that tells Excel what separates the columns
 LONE_CR = (
     "a carriage return outside quotes; if that is how lines end here, as in files of old Macs, convert them first: "
     r"tr '\r' '\n' < old.csv > new.csv"
@@ -21,9 +23,9 @@ LONE_CR = (
 def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) -> Iterator[Row]:
     """Yield a row for each row below the first one, with the number of the line that it begins in.
 
-    A line such as 'sep=;' may stand above the first row.
-    columns: those of source and target, None for DEFAULT_COLUMNS; two numbers if no row names them, see `find_columns`.
-    A row without both is a problem. Raise DragomanError where a column is missing.
+    A line such as 'sep=;' may stand above the first row. columns: those of source and target, None for DEFAULT_COLUMNS;
+    two numbers if no row names them, see `find_columns`. A row without both is a problem. Raise DragomanError where a
+    column is missing.
     """
     number = 0  # of the last line that was read
 
@@ -69,7 +71,7 @@ def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
 
 def told_delimiter(line: str) -> str:
     """Return what a line says that separates the columns: ';' for 'sep=;'. '' where it says nothing of that."""
-    told = EXCELS.fullmatch(line)
+    told = SEPARATOR_LINE.fullmatch(line)
     return told[1] if told else ""
 
 

@@ -28,13 +28,13 @@ from dragoman.decoding.search import (
     sample,
 )
 from dragoman.decoding.terms import constrained_search
+from dragoman.device import times_at_once
 from dragoman.errors import UsageError
 from dragoman.inference.incremental import prepare
 from dragoman.inference.products import FEWEST_KEYS, resolve_type
 from dragoman.model import Model, Seq2Seq
 
-SEARCH_TOKENS = 16_384  # rows of a batch times its longest source: bounds memory, not results
-ON_GPU = 8  # times as many
+SEARCH_TOKENS = 16_384  # rows of a batch times its longest source: bounds memory, not results; on a GPU more
 MIN_BEAMS_WITH_TERMS = 5
 
 
@@ -169,7 +169,7 @@ class TorchEngine:
 
 def max_batch_tokens(config: SearchConfig, device: torch.device = torch.device("cpu")) -> int:
     """Return how many source tokens a batch may have on a device, padding included."""
-    tokens = SEARCH_TOKENS * (ON_GPU if device.type == "cuda" else 1)
+    tokens = SEARCH_TOKENS * times_at_once(device)
     return tokens // (config.beam if config.temperature is None else config.n_best)
 
 

@@ -55,16 +55,20 @@ def evaluate(translations: Sequence[str], references: Sequence[str], tokenize: s
     references = normalise_references(translations, references)
     bleu, chrf = BLEU(tokenize=tokenize), CHRF()
     bleu_score, chrf_score = (
-        Score(name, score_of(metric.corpus_score(list(translations), [references])), str(metric.get_signature()))
+        Score(
+            name,
+            without_noise(metric.corpus_score(list(translations), [references]).score),
+            str(metric.get_signature()),
+        )
         for name, metric in (("BLEU", bleu), ("chrF2", chrf))
     )
     same = sum(a == b for a, b in zip(translations, references, strict=True))
     return Scores(bleu_score, chrf_score, same / len(references), len(references))
 
 
-def score_of(found: Any) -> float:
-    """Return the number in sacreBLEU's result, 0 to 100, without the noise of its last digits: never above 100."""
-    return round(float(found.score), 9)
+def without_noise(score: float) -> float:
+    """Return a score of sacreBLEU without the noise of its last digits: 100 for 100.00000000000004."""
+    return round(float(score), 9)
 
 
 def closer_to_sources(translations: Sequence[str], sources: Sequence[str], references: Sequence[str]) -> bool:
@@ -103,7 +107,10 @@ def scores_by_sentence(
     """
     bleu, chrf = BLEU(tokenize=tokenize, effective_order=True), CHRF()
     return [
-        (score_of(bleu.sentence_score(text, [reference])), score_of(chrf.sentence_score(text, [reference])))
+        (
+            without_noise(bleu.sentence_score(text, [reference]).score),
+            without_noise(chrf.sentence_score(text, [reference]).score),
+        )
         for text, reference in zip(translations, normalise_references(translations, references), strict=True)
     ]
 

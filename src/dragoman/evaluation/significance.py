@@ -11,7 +11,7 @@ from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
 from dragoman.errors import plural
-from dragoman.evaluation.metrics import normalise_references, score_of
+from dragoman.evaluation.metrics import normalise_references, without_noise
 
 RESAMPLES = 1000  # resampled test sets
 MAX_RESAMPLED = 10_000  # sentences; the library holds RESAMPLES times as many rows in memory
@@ -57,9 +57,9 @@ def estimate_scores(
         for of_system, result in zip(estimates, of_systems, strict=True):
             # For two systems of the same score the library gives a p-value; they do not differ.
             p = None if result.score == of_systems[0].score else result.p_value
-            low = max(0.0, round(float(result.mean - result.ci), 9))
-            high = min(inf if name == "TER" else 100.0, round(float(result.mean + result.ci), 9))
-            of_system.append(Estimate(name, score_of(result), low, high, p, str(signatures[name])))
+            low = max(0.0, without_noise(result.mean - result.ci))
+            high = min(inf if name == "TER" else 100.0, without_noise(result.mean + result.ci))
+            of_system.append(Estimate(name, without_noise(result.score), low, high, p, str(signatures[name])))
     return estimates
 
 

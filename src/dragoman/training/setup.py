@@ -216,9 +216,9 @@ def configure_torch(settings: TrainingConfig, group: ProcessGroup) -> str:
     note = use_threads(settings.threads)
     if group.device.type == "cuda":
         torch.set_float32_matmul_precision("high")  # several times as fast; sums stay in float32
-    if settings.deterministic and group.device.type == "cuda":
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True)  # with warnings alone, fused attention would not be deterministic
+        if settings.deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            torch.use_deterministic_algorithms(True)  # with warnings alone, fused attention would not be deterministic
     return note
 
 

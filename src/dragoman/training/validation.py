@@ -15,6 +15,7 @@ from dragoman.data.dataset import Pairs
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.engine import Constraints, Engine
 from dragoman.decoding.search import Hypothesis
+from dragoman.device import times_at_once
 from dragoman.evaluation.metrics import Scores, evaluate
 from dragoman.model import Model
 from dragoman.training.distributed import ProcessGroup
@@ -24,9 +25,10 @@ from dragoman.translation.engines import torch_engine
 from dragoman.translation.safeguards import NO_SAFEGUARDS
 from dragoman.translation.translator import Translator
 
-BLOCK = {"cpu": 64, "cuda": 512}  # sentences that one process translates at a time
-LOSS_TOKENS = 4096  # the most tokens in a batch, and in a sentence; in a search, of all sources
-ON_GPU = 8  # times as many in a batch and in a search
+BLOCK = 64  # sentences that one process translates at a time; more on a GPU
+LOSS_TOKENS = (
+    4096  # the most tokens in a batch, and in a sentence; in a search, of all sources; on a GPU a batch has more
+)
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def mean_loss(model: Model, pairs: Pairs, group: ProcessGroup, stop: GracefulSto
     All processes must call this. The result means nothing where `stop` ends it early.
     """
     objective = Objective(model, 0.0)
-    batches = plan_batches(pairs.lengths, tokens_at_once(group.device), 0, 0)
+    batches = plan_batches(pairs.lengths, LOSS_TOKENS * times_at_once(group.device), 0, 0)
     own: list[float] = []
     for number in range(group.rank, len(batches), group.size):
         if stop:
@@ -78,12 +80,12 @@ def translate_all(
 
     All processes must call this.
     """
-    engine = StoppableEngine(torch_engine([model], tokenizers.target), stop, tokens_at_once(group.device))
+    times = times_at_once(group.device)
+    engine = StoppableEngine(torch_engine([model], tokenizers.target), stop, LOSS_TOKENS * times)
     translator = Translator(model, tokenizers, SearchConfig(beam=1, split="none"), NO_SAFEGUARDS, engine)
     sources = [source for source, _ in corpus.pairs]
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
-    size = BLOCK[group.device.type]
-    blocks = [order[start : start + size] for start in range(0, len(order), size)]
+    blocks = [order[start : start + BLOCK * times] for start in range(0, len(order), BLOCK * times)]
     own: list[list[str]] = []
     for block in blocks[group.rank :: group.size]:
         if stop:
@@ -98,11 +100,6 @@ def translate_all(
             for index, text in zip(block, block_texts, strict=True):
                 texts[index] = text
     return texts
-
-
-def tokens_at_once(device: torch.device) -> int:
-    """Return how many tokens a batch may have, and all sources of a search."""
-    return LOSS_TOKENS * (ON_GPU if device.type == "cuda" else 1)
 
 
 class Stopped(Exception):
