@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from dragoman.check.detectors import CheckLimits
 from dragoman.check.report import CheckedCorpus, CheckReport
 from dragoman.check.rules import DROPS, RULES
 from dragoman.cli import main
+from dragoman.commands.check import name_locations
 from dragoman.data.corpus import read_corpus, stream_rows
 from dragoman.data.spec import parse_corpora
 from dragoman.data.split import read_documents
@@ -386,6 +388,7 @@ def test_the_report_for_people_names_findings_places_and_what_to_do(check, tmp_p
     places = "line-separator", f"[red]a.tsv:{AT + 1}", "empty", "[red]a.tsv:61"
     for words in (*places, "61 rows, 60 pairs, 59 of them without", RULES["line-separator"].advice):
         assert words in out
+    assert not any(line.endswith(" ") for line in out.splitlines())
 
 
 def test_the_findings_in_many_files_stand_at_the_end_above_the_total(check, tmp_path: Path):
@@ -475,3 +478,10 @@ def test_a_place_is_named_once_and_each_occurrence_counted():
     report.add("line-break", ["a.tsv:5", "a.tsv:6"])
     found = report.findings["line-break"]
     assert (found.count, found.locations) == (5, ["a.tsv:3", "a.tsv:5", "a.tsv:6"])
+
+
+@pytest.mark.parametrize(("lines", "named"), [((3, 3), "a.tsv:3"), (range(1, 8), "a.tsv:1, 2, 3, 4, 5, ...")])
+def test_more_places_are_hinted_at_only_where_there_are_more(lines: Iterable[int], named: str):
+    report = CheckReport()
+    report.add("line-break", [f"a.tsv:{line}" for line in lines])
+    assert name_locations(report.findings["line-break"]) == named

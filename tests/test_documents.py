@@ -973,7 +973,9 @@ def test_a_document_is_read_from_bytes_alone():
 
 def test_suffixes_are_read_in_any_case_and_others_and_keys_where_there_are_none_are_wrong_usage():
     assert all(read_document(b"", suffix.upper()).texts == [] for suffix in SUFFIXES)
-    with pytest.raises(UsageError, match=r"unknown document suffix '\.docx': expected one of \.txt, .*\.json"):
+    with pytest.raises(UsageError, match=r"unknown document suffix '\.log': expected one of \.txt, .*\.json"):
+        read_document(b"", ".log")
+    with pytest.raises(UsageError, match=r"unknown document suffix '\.docx': .* save it as a web page"):
         read_document(b"", ".docx")
     with pytest.raises(UsageError, match=r"keys are for \.json and \.csv only"):
         read_document(b"", ".html", ("title",))

@@ -40,6 +40,7 @@ usage: dragoman COMMAND ...
 {chr(10).join(f"  {name:<13} {purpose}" for name, purpose in COMMANDS.items())}
 
   dragoman COMMAND --help explains a command. To see everything at work: dragoman demo
+  Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 130 stopped by Ctrl-C
 """
 
 

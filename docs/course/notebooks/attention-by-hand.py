@@ -85,8 +85,8 @@ scores = [sum(a * b for a, b in zip(q, k, strict=True)) for k in keys]
 print(scores)
 assert scores == [8, 6, 10]
 # %% en
-# With vectors of hundreds of numbers the scores would grow large, and the softmax below would give everything to a
-# single word. So they are divided by the root of the size of the vectors, here √4 = 2.
+# With vectors of hundreds of numbers the scores would grow large, and the softmax below would give nearly
+# everything to a single word. So they are divided by the root of the size of the vectors, here √4 = 2.
 # %% ko
 # 벡터에 숫자가 수백 개씩 있으면 점수가 매우 커지고, 뒤에 나올 소프트맥스는 가중치를 거의 전부 한 단어에 몰아주게
 # 돼요. 그래서 점수를 벡터 크기의 제곱근으로 나눠요. 여기서는 √4 = 2예요.

@@ -301,7 +301,7 @@ view_figure(translator, inspection, "occlusion")
 # - Leave 곰 out of the sentences to learn from, but not out of the test. Which particle does the model give it?
 # - Train with `max_steps=50`. Which of the three differences between the languages does the model find first?
 #
-# Next: [which head does the work](what-a-head-does.ipynb). Your own sentence pairs: [training](../../training.md).
+# Next: [what a head does](what-a-head-does.ipynb). Your own sentence pairs: [training](../../training.md).
 # %% ko
 # ## 직접 해 보기
 #
@@ -309,5 +309,5 @@ view_figure(translator, inspection, "occlusion")
 # - 학습 문장에서 '곰'을 빼고 시험에는 남겨 두세요. 모델은 '곰'에 어떤 조사를 붙일까요?
 # - `max_steps=50`으로 학습해 보세요. 두 언어의 세 가지 차이 가운데 모델이 먼저 알아내는 것은 무엇인가요?
 #
-# 다음은 [어느 헤드가 일을 하는가](what-a-head-does.ko.ipynb)예요. 내 문장 쌍으로 학습하는 방법은
+# 다음은 [헤드는 무슨 일을 할까](what-a-head-does.ko.ipynb)예요. 내 문장 쌍으로 학습하는 방법은
 # [학습](../../training.md)(영어)에 있어요.

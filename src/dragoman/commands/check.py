@@ -167,7 +167,9 @@ def print_report(report: "CheckReport", clean: Path | None, written: int | None)
             print_numbers(corpus.spec.name, [corpus])
         total = plural(sum(len(corpus.spec.files) for corpus in report.corpora), "file")
     if table.rows:
-        console.print(table)
+        with console.capture() as drawn:  # the table fills its lines up with spaces
+            console.print(table)
+        print("\n".join(line.rstrip() for line in drawn.get().splitlines()))
     print_numbers(total, report.corpora)
     if report.dropped_later:
         rules = ", ".join(f"{name} {count:,}" for name, count in report.dropped_later.items())
@@ -187,13 +189,15 @@ def print_numbers(name: str, corpora: "list[CheckedCorpus]") -> None:
 
 def name_locations(finding: "Occurrences") -> str:
     """Return 'pairs.tsv:4, 7, 9, ...' for the first locations of a finding; a file is named where it changes."""
+    from dragoman.check.report import MAX_LOCATIONS
+
     names: list[str] = []
     last = ""
     for location in finding.locations:
         file, _, line = location.partition(":")
         names.append(line if file == last and line else location)
         last = file
-    return ", ".join(names + ["..."] * (finding.count > len(finding.locations)))
+    return ", ".join(names + ["..."] * (finding.count > len(finding.locations) == MAX_LOCATIONS))
 
 
 COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -213,7 +214,7 @@ def read_fields(data: bytes, limit: int) -> Iterator[tuple[int, int | float | by
         key, at = (data[at], at + 1) if data[at] < 0x80 else read_varint(data, at)  # a call takes as long as the rest
         number, wire = key >> 3, key & 7
         if wire == VARINT:
-            value, at = read_varint(data, at)
+            value, at = (data[at], at + 1) if at < size and data[at] < 0x80 else read_varint(data, at)
             yield number, value
         elif wire == BYTES:
             length, at = (data[at], at + 1) if at < size and data[at] < 0x80 else read_varint(data, at)
@@ -249,20 +250,18 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 def write_varint(number: int, value: int) -> bytes:
     """Return a field with a whole number that is not negative."""
-    return bytes(seven_bits(number << 3 | VARINT)) + bytes(seven_bits(value))
+    return seven_bits(number << 3 | VARINT) + seven_bits(value)
 
 
 def write_bytes(number: int, value: bytes) -> bytes:
     """Return a field with a string, bytes or a message."""
-    return bytes(seven_bits(number << 3 | BYTES)) + bytes(seven_bits(len(value))) + value
+    return seven_bits(number << 3 | BYTES) + seven_bits(len(value)) + value
 
 
-def seven_bits(value: int) -> Iterator[int]:
-    """Yield the bytes of a number, the lowest seven bits first; all but the last have their highest bit set."""
-    while value > 0x7F:
-        yield value & 0x7F | 0x80
-        value >>= 7
-    yield value
+@lru_cache(1000)
+def seven_bits(value: int) -> bytes:
+    """Return the bytes of a number, the lowest seven bits first; all but the last have their highest bit set."""
+    return bytes([value]) if value < 0x80 else bytes([value & 0x7F | 0x80]) + seven_bits(value >> 7)
 
 
 def as_bytes(value: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+from dragoman.data.spec import NOT_TEXT
 from dragoman.documents.csv import parse_csv
 from dragoman.documents.document import Document, Passage, Skipped
 from dragoman.documents.encoding import Encoding
@@ -47,7 +48,8 @@ def read_document(data: bytes, suffix: str, keys: Sequence[str] = ()) -> Documen
     if suffix in WITH_KEYS:
         return WITH_KEYS[suffix](data, keys)
     if suffix not in PARSERS:
-        raise UsageError(f"unknown document suffix '{suffix}': expected one of {', '.join(SUFFIXES)}")
+        advice = NOT_TEXT.get(suffix, f"expected one of {', '.join(SUFFIXES)}")
+        raise UsageError(f"unknown document suffix '{suffix}': {advice}")
     if keys:
         raise UsageError(f"keys are for {' and '.join(WITH_KEYS)} only, not for {suffix}")
     return PARSERS[suffix](data)

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from starlette.background import BackgroundTask
 from starlette.responses import Response, StreamingResponse
 
+from dragoman.data.spec import NOT_TEXT
 from dragoman.decoding.rows import Gone, Ticket
 from dragoman.documents import SUFFIXES, Document, read_document
 from dragoman.errors import DragomanError
@@ -56,7 +57,8 @@ def open_document(file: Upload | None, name: str = "") -> tuple[Document, str]:
         raise Refusal(400, "Invalid request: missing file parameter")
     suffix = PurePosixPath(name or file.name).suffix.lower()
     if suffix not in SUFFIXES:
-        raise Refusal(400, f"Invalid request: file format not supported: it must be one of {', '.join(SUFFIXES)}")
+        advice = NOT_TEXT.get(suffix, f"it must be one of {', '.join(SUFFIXES)}")
+        raise Refusal(400, f"Invalid request: file format not supported: {advice}")
     if not file.content.strip():
         raise Refusal(400, "Invalid request: empty file")
     document = read_document(file.content, suffix)

@@ -1,6 +1,7 @@
 """Turn terms and forbidden words into the token sequences that a search must or must not use."""
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from dragoman.alignment.words import character_spans
 from dragoman.data.batches import Ids
@@ -87,6 +88,7 @@ def piece_boundaries(piece: str) -> tuple[int, int]:
     return character_class(piece[:1]), character_class(piece[-1:])
 
 
+@lru_cache(10_000)  # vocabularies have tens of thousands of pieces and few characters
 def character_class(character: str) -> int:
     """Return STEM for Hangul, WORD for letters, marks and digits of other scripts with spaces between words, else OPEN.
 

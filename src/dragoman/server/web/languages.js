@@ -32,6 +32,10 @@ export function serve(models, wanted) {
   choose({ target: wanted.target ?? language }); // who reads the page in Korean mostly wants Korean
 }
 
+// Returns the names of the languages that the address asked for in vain.
+export const lacked = ({ source, target }) =>
+  [source !== AUTO && source !== choice.source && source, target !== choice.target && target].filter(Boolean).map(nameOf);
+
 // Changes the choice as little as possible so that there is a model for it.
 export function choose(changes) {
   Object.assign(choice, changes);

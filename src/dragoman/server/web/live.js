@@ -278,10 +278,11 @@ function speakIn(chosen) {
 }
 
 function readAddress() {
-  const wanted = new URLSearchParams(location.hash.slice(1));
-  languages.serve(limits, Object.fromEntries(wanted));
-  if (!wanted.has("text")) return;
-  source.value = wanted.get("text");
+  const wanted = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  languages.serve(limits, wanted);
+  if (languages.lacked(wanted).length) say(() => t("link.lacks", languages.lacked(wanted).join(", ")));
+  if (wanted.text === undefined) return;
+  source.value = wanted.text;
   remember(); // the text does not stay in the address
 }
 
