@@ -9,6 +9,7 @@ const DETECTED_BY = 2000; // characters at the beginning of a text
 let served = { pairs: [], detects: false };
 let detected = null; // language and confidence of the text, with `auto`
 const choice = { source: AUTO, target: "" };
+let lacking = []; // languages that the address asks for in vain
 
 export function nameOf(code) {
   try {
@@ -30,15 +31,13 @@ export function serve(models, wanted) {
   const detects = served.detects && known.length > 1;
   choice.source = known.includes(wanted.source) ? wanted.source : detects ? AUTO : known[0];
   choose({ target: wanted.target ?? language }); // who reads the page in Korean mostly wants Korean
+  lacking = [wanted.source, wanted.target].filter((code) => code && ![AUTO, choice.source, choice.target].includes(code));
 }
-
-// Returns the names of the languages that the address asked for in vain.
-export const lacked = ({ source, target }) =>
-  [source !== AUTO && source !== choice.source && source, target !== choice.target && target].filter(Boolean).map(nameOf);
 
 // Changes the choice as little as possible so that there is a model for it.
 export function choose(changes) {
   Object.assign(choice, changes);
+  lacking = [];
   if (changes.source) detected = null;
   const possible = targets(choice.source);
   if (!possible.includes(choice.target)) choice.target = possible[0];
@@ -67,6 +66,7 @@ function drawDetected() {
 export const source = () => (choice.source === AUTO ? (detected?.language ?? null) : choice.source);
 export const likely = () => source() ?? sources()[0]; // before anything is detected
 export const target = () => choice.target;
+export const lackingNames = () => lacking.map(nameOf).join(", ");
 export const pair = () => find(source(), choice.target);
 export const chosen = () => ({ ...choice });
 

@@ -107,7 +107,9 @@ async function weighTerms(wish) {
 // Everything that depends on what is shown and on the language of the page.
 function drawState() {
   const same = last && last.wish.source === last.wish.target;
-  drawNotes(shown(), same ? t("already", languages.nameOf(last.wish.target)) : "");
+  const lacking = languages.lackingNames();
+  const general = [lacking && t("link.lacks", lacking), same && t("already", languages.nameOf(last.wish.target))];
+  drawNotes(shown(), general.filter(Boolean));
   const text = source.value;
   at("#hint").hidden = Boolean(text);
   at("#desk").classList.toggle("long", text.length > LONG);
@@ -280,7 +282,6 @@ function speakIn(chosen) {
 function readAddress() {
   const wanted = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
   languages.serve(limits, wanted);
-  if (languages.lacked(wanted).length) say(() => t("link.lacks", languages.lacked(wanted).join(", ")));
   if (wanted.text === undefined) return;
   source.value = wanted.text;
   remember(); // the text does not stay in the address

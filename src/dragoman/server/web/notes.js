@@ -72,9 +72,9 @@ function dearlyPaid(translation) {
   return plain && plain.score - translation.score > COSTLY ? plain : null;
 }
 
-// lines: as `shown` gives them.
-export function drawNotes(lines, alreadyIn) {
-  const notes = alreadyIn ? [make("li", {}, alreadyIn)] : [];
+// lines: as `shown` gives them; about: what is to say about all of them.
+export function drawNotes(lines, about) {
+  const notes = about.map((text) => make("li", {}, text));
   const translations = lines.filter(({ translation }) => translation);
   lines.forEach(markFlagged);
   lines.forEach(({ translation }, line) => {
