@@ -645,6 +645,31 @@ def test_translations_are_written_as_markdown(text: str, answer: str, written: s
 
 
 @pytest.mark.parametrize(
+    ("text", "texts", "written"),
+    [
+        (r"A $x_1 * y_2$ *b* $\alpha<5$.", ['A <x id="1"/> <em>b</em> <x id="2"/>.'], r"A $x_1 * y_2$ *B* $\alpha<5$."),
+        ("a $$b\nc$$ d", ['a <x id="1"/> d'], "A $$b c$$ D"),
+        ("a\n$$\nb\n+ c\n- d\n= e\n$$\nf", ["a", "f"], "A\n$$\nb\n+ c\n- d\n= e\n$$\nF"),
+        ("> $$\n> + a\n> $$\n> b", ["b"], "> $$\n> + a\n> $$\n> B"),
+        ("$$a$$\n\n$a$ b 5", ["b 5"], "$$a$$\n\n$a$ B 5"),
+        # Prices are none, nor is what does not end.
+        ("a $5 or b$ and c $6", ["a $5 or b$ and c $6"], "A $5 OR B$ AND C $6"),
+        (r"a \$b\$ us$c$ d", ["a $b$ us$c$ d"], r"A \$B\$ US$C$ D"),
+        ("$$\na\n\nb", ["$$ a", "b"], "$$ A\n\nB"),
+        ("$$a$$ b\n\n$$\nc$$ d", ["b", "d"], "$$a$$ B\n\n$$\nc$$ D"),
+    ],
+)  # fmt: skip
+def test_formulas_of_markdown_stay(text: str, texts: list[str], written: str):
+    document = read_document(text.encode(), ".md")
+    assert document.texts == texts
+    tags_or_words = re.compile("<[^>]*>|[^<]+")
+    upper = [
+        tags_or_words.sub(lambda found: found[0] if found[0][0] == "<" else found[0].upper(), one) for one in texts
+    ]
+    assert document.fill(upper).decode() == written
+
+
+@pytest.mark.parametrize(
     ("text", "shown", "answer", "written"),
     [
         ("Press <kbd>Ctrl</kbd> now", 'Press <x id="1"/> now', 'Nun <x id="1"/> x', "Nun <kbd>Ctrl</kbd> x"),

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from markdown_it import MarkdownIt, rules_inline
+from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
@@ -44,6 +45,11 @@ LINE = re.compile(r"([^\r\n]*)(?:\r\n?|\n|\Z)")
 PIPE = re.compile(r"(?<!\\)\|")
 # Footnotes, boxes of task lists and kinds of alerts: they are not CommonMark, but not words either.
 BRACKETS = re.compile(r"\[(?:\^[^\]\[\s]+\]:?|[ xX]\](?=\s)|![A-Z]+\])")
+# A formula of TeX, $x$ or $$x$$; "$5 and 6$" is none.
+FORMULA = re.compile(
+    r"(?<![\w$])(?:\$(?![\s$]|\d[\d.,]*\s+[^\W\d_]{2})(?:[^$\\]|\\.)+(?<!\s)\$|\$\$(?:[^$\\]|\\.)+\$\$)(?![\w$])",
+    re.DOTALL,
+)
 EXPRESSION = re.compile(r"\{\{[^{}]*+\}\}")  # of a template
 SPACE = re.compile(r"[ \t\n]+")
 EMPHASIS = {"strong": "strong", "em": "em", "s": "s"}
@@ -95,17 +101,40 @@ def parser() -> MarkdownIt:
     for name, rule in INLINE_RULES.items():
         markdown.inline.ruler.at(name, record_spans(rule))
     markdown.inline.ruler.before("link", "brackets", record_spans(parse_bracket))
+    markdown.block.ruler.before("fence", "formula", parse_formula, {"alt": ["paragraph", "blockquote", "list"]})
     return markdown
 
 
+def parse_formula(state: StateBlock, first: int, stop: int, silent: bool) -> bool:
+    """Parse lines from $$ to $$ as a block without text, whatever is in them: a rule of markdown-it.
+
+    It returns whether the line `first` begins one that ends before the line `stop`.
+    """
+    for number in range(first, stop):
+        line = state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]].strip()
+        if number == first:
+            if state.is_code_block(first) or not line.startswith("$$"):
+                return False
+            line = line[2:]
+        _, mark, rest = line.partition("$$")
+        if rest or not (line or number == first):
+            return False
+        if mark:
+            if not silent:
+                state.push("formula", "", 0).map = [first, number + 1]
+            state.line = number + 1
+            return True
+    return False
+
+
 def parse_bracket(state: StateInline, silent: bool) -> bool:
-    """Parse one of BRACKETS, or a template's statement, as a token of its own: a rule of markdown-it.
+    """Parse one of BRACKETS, a formula, or a template's statement, as a token of its own: a rule of markdown-it.
 
     So is an expression with characters that would be escaped. It returns whether it applies, and moves the position of
     `state` behind the token; with `silent` it adds none.
     """
     at = state.src, state.pos, state.posMax
-    match = BRACKETS.match(*at) or TEMPLATE.match(*at) or EXPRESSION.match(*at)
+    match = BRACKETS.match(*at) or FORMULA.match(*at) or TEMPLATE.match(*at) or EXPRESSION.match(*at)
     if match and match.re is EXPRESSION and not SPECIAL.search(match[0]):
         return False
     if match:
@@ -387,7 +416,8 @@ def escape_words(words: str, pipe: str) -> str:
 
     pipe: how a pipe is written.
     """
-    return SPECIAL.sub(lambda found: pipe if found[0] == "|" else f"\\{found[0]}", words)
+    escaped = SPECIAL.sub(lambda found: pipe if found[0] == "|" else f"\\{found[0]}", words)
+    return FORMULA.sub(lambda found: found[0].replace("$", r"\$"), escaped)
 
 
 def parse_block(content: str, references: References) -> tuple[list[str], list[Token]]:
