@@ -318,7 +318,7 @@ def test_a_term_of_the_glossary_is_sent_with_the_text_and_kept_only_if_asked_for
     button = page.tab.locator("#add-term")
     assert button.inner_text().startswith("Always translate “dog” as “")
     button.click()
-    page.tab.get_by_label("Translation of term 1").fill("강아지")
+    page.tab.get_by_label("Translation of term 1").fill("강아지|")  # another form is about to be written
     until(lambda: page.tab.wait_for_timeout(20) or ["dog\t강아지"] in [one.get("glossary") for one in page.asked])
     page.tab.wait_for_function("() => document.querySelector('#notes').textContent.includes('dog')")  # met or missed
     answer = lambda route: fulfil(route, echo(TEXT, text="강아지", terms_met=["cat"]))  # noqa: E731
@@ -331,7 +331,7 @@ def test_a_term_of_the_glossary_is_sent_with_the_text_and_kept_only_if_asked_for
     page.tab.get_by_role("button", name="Remove term 2").click()
     assert page.tab.evaluate("JSON.stringify({...localStorage})") == "{}"
     page.tab.locator("#remember").check()
-    assert json.loads(page.tab.evaluate("localStorage.glossary")) == {"en-ko": [["dog", "강아지", "match"]]}
+    assert json.loads(page.tab.evaluate("localStorage.glossary")) == {"en-ko": [["dog", "강아지|", "match"]]}
     page.open()
     assert page.tab.locator("#terms-count").text_content() == "(1)"
     page.tab.locator("#glossary summary").click()
@@ -651,7 +651,9 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         tab = page.tab
         tab.evaluate(DROP, f"{TEXT}\n\n{OTHER}\n")
         item = tab.locator("#document-list > li")
-        item.get_by_text("2 texts translated").wait_for()
+        item.get_by_text("translated; texts: 2").wait_for()
+        asks = "dispatchEvent(new Event('beforeunload', { cancelable: true }))"  # false: whoever leaves loses something
+        assert not tab.evaluate(asks)
         assert item.locator("b").all_inner_texts() == ["x<b>.txt"]
         with tab.expect_download() as download:
             item.get_by_role("button", name="Save").click()
@@ -659,6 +661,7 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         expected = "{}\n\n{}\n".format(*answered(keeping, TEXT, OTHER))
         assert Path(download.value.path()).read_text(encoding="utf-8") == expected
         item.get_by_text("saved, and deleted on the server").wait_for()
+        assert tab.evaluate(asks)
         expect(tab.locator("#document")).to_be_focused()  # the button is gone
         until(lambda: keeping.ask("GET", "/api/v1/documents").json["documents"] == [])
         # One of which something is wrong, with the lines.
@@ -671,7 +674,7 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         assert item.nth(1).locator("li").all_inner_texts() == ["all of it", "Line 7: It repeats itself."]
         tab.get_by_role("button", name="한국어").click()
         korean = "저장했고, 서버에서는 지웠어요"
-        expect(item.nth(0)).to_have_text(f"x<b>.txt  {korean} ")
+        expect(item.nth(0)).to_have_text(f"x<b>.txt  {korean} 제거")
         expect(item.nth(1).locator("button")).to_have_text(["저장", "삭제"])
         expect(item.nth(1).locator("li").nth(1)).to_contain_text("7번째 줄: ")
         tab.get_by_role("button", name="English").click()
@@ -689,9 +692,18 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         tab.get_by_role("button", name="Cancel").and_(tab.locator("li button")).click()
         until(lambda: keeping.ask("GET", "/api/v1/documents").json["documents"] == [])
         assert item.count() == 1
-        for content, message in ((b"", "The file is empty."), (b" ", "empty file")):
-            tab.locator("#document").set_input_files({"name": "no.txt", "mimeType": "text/plain", "buffer": content})
-            expect(item.last).to_have_text(f"no.txt  {message} Remove")
+        item.get_by_role("button", name="Remove").click()
+        expect(item).to_have_count(0)
+        refused = "The server cannot use this file: not JSON (a key in quotes is missing)"
+        for name, content, message in (
+            ("no.txt", b"", "The file is empty."),
+            ("no.txt", b" ", "The file is empty."),
+            ("no.json", b"{", refused),
+        ):
+            tab.locator("#document").set_input_files({"name": name, "mimeType": "text/plain", "buffer": content})
+            expect(item.last).to_contain_text(f"{name}  {message}")
+            expect(item.last.get_by_role("button")).to_have_text(["Remove"])
+        assert tab.evaluate(asks)
         tab.locator("#document").set_input_files({"name": "no.docx", "mimeType": "text/plain", "buffer": b"x"})
         expect(item.last).to_contain_text("no.docx  Formats: .txt .md")
 
@@ -924,6 +936,8 @@ def test_a_better_translation_is_kept_by_a_server_that_takes_them(visit, models:
         page.tab.locator("#suggest").click()
         assert page.tab.locator("#better").input_value() == "\n".join(answered(taking, TEXT, OTHER))
         page.tab.locator("#better").fill("하나\n둘")
+        page.type(OTHER)  # the suggestion is for the text that was there
+        page.shows(*answered(taking, OTHER))
         page.tab.locator("#suggestion [type=submit]").click()
         page.tab.get_by_text("Thank you.").first.wait_for()
         assert (tmp_path / "en-ko.tsv").read_text(encoding="utf-8") == f"{TEXT}\t하나\n{OTHER}\t둘\n"

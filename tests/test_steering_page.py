@@ -148,7 +148,10 @@ def test_what_is_written_is_kept_and_the_rest_follows(visit, server: Running):
     tab.keyboard.type(" 말")
     until(lambda: tab.wait_for_timeout(20) or held)
     tab.keyboard.press("Backspace")  # the request before is given up
+    start = f"{best['text']} "
+    until(lambda: tab.wait_for_timeout(20) or held[-1].request.post_data_json["prefix"] == start)
     tab.keyboard.press("Escape")
+    held.pop().fulfill(json={"words": [{**best, "text": f"{best['text']} "}]})
     page.shows(f"{first} {best['text']} ")
     expect(tab.locator(".along")).to_have_count(0)
     expect(tab.locator("#output .sentence").nth(0).locator(".fixed")).to_have_count(0)
@@ -158,6 +161,58 @@ def test_what_is_written_is_kept_and_the_rest_follows(visit, server: Running):
     tab.unroute("**/api/v1/alternatives")
     tab.keyboard.press("Control+z")
     page.shows(f"{first} {second}")
+
+
+def test_the_rest_follows_when_the_box_is_left_before_the_model_has_answered(visit, server: Running):
+    page = visit(AT_HOME)
+    page.type(TEXT)
+    page.shows(*answered(server, TEXT))
+    tab, held = page.tab, []
+    tab.route("**/api/v1/alternatives", lambda route: held.append(route))
+    tab.locator("#write").click()
+    tab.locator(".along textarea").press_sequentially("말")
+    until(lambda: tab.wait_for_timeout(20) or held)
+    tab.locator("#write").click()
+    expect(tab.locator(".along")).to_have_count(0)
+    page.shows(*answered(server, TEXT))  # not the beginning alone
+    (best,) = steer(server, "alternatives", text=TEXT, prefix="말", count=1)["words"]
+    held[0].fulfill(json={"words": [best]})
+    page.shows(best["text"])
+
+
+def test_what_was_chosen_stays_when_the_glossary_gets_a_term_that_changes_nothing_there(visit):
+    page = visit(AT_HOME)
+    tab = page.tab
+
+    def answer(route: Any) -> None:
+        body = route.request.post_data_json
+        forced = any(term.startswith("c") for term in body.get("glossary", []))
+        fulfil(route, *(echo(text, text="a c" if forced else "a b") for text in body["texts"]))
+
+    tab.route("**/api/v1/translate", answer)
+    words = [
+        {"word": "x", "probability": 0.5, "text": "a x", "score": -1, "flags": [], "terms_met": [], "terms_missed": []}
+    ]
+    tab.route("**/api/v1/alternatives", lambda route: route.fulfill(json={"words": words}))
+    page.type("A b.")
+    page.shows("a b")
+    tab.locator("#write").click()
+    tab.locator(".along textarea").press_sequentially("a x")
+    tab.keyboard.press("Escape")
+    page.shows("a x")
+    tab.locator("#glossary summary").click()
+    for number, (term, shown) in enumerate(
+        [("hotel", "a x"), ("car", "a c")], start=1
+    ):  # the second one changes the sentence
+        tab.locator("#add-term").click()
+        tab.get_by_label(f"Term {number}", exact=True).fill(term)
+        tab.get_by_label(f"Translation of term {number}").fill("z")
+        until(
+            lambda term=term: (
+                tab.wait_for_timeout(20) or any(f"{term}\tz" in one.get("glossary", []) for one in page.asked)
+            )
+        )
+        page.shows(shown)
 
 
 def test_what_follows_is_accepted_with_buttons_too_and_the_way_in_is_the_way_out(visit, server: Running):
@@ -192,6 +247,19 @@ def test_one_writes_along_from_the_text_too(visit):
     expect(page.tab.get_by_label(f"Your translation of “{OTHER}”")).to_be_focused()  # where the caret is
     page.tab.keyboard.press("Escape")
     expect(page.tab.locator("#output .sentence").nth(1).locator(".word").first).to_be_focused()
+
+
+def test_one_writes_where_the_caret_was_with_the_button_too(visit):
+    page = visit(AT_HOME)
+    page.type(f"{TEXT}\n{OTHER}")
+    page.tab.locator("#output .line").nth(1).locator(".word").first.wait_for()
+    for place, text in ((len(TEXT) + 3, OTHER), (2, TEXT)):
+        page.tab.locator("#source").evaluate(
+            "(box, place) => (box.focus(), box.setSelectionRange(place, place))", place
+        )
+        page.tab.locator("#write").click()
+        expect(page.tab.get_by_label(f"Your translation of “{text}”")).to_be_focused()
+        page.tab.keyboard.press("Escape")
 
 
 def test_writing_ends_at_the_word_where_it_began(visit):

@@ -6,7 +6,9 @@ import { inWords } from "./notes.js";
 
 const MOST_FAULTS = 50; // that are listed
 const PAUSE = 700; // milliseconds between two questions how far it is
+const BLANK = 1000; // bytes up to which a file may be blank: longer ones are not read here
 
+const waiting = new Set(); // what is sent, and not yet saved
 let wishOf = () => ({});
 let formats = [];
 
@@ -22,6 +24,7 @@ export function setUpDocuments(known, wish) {
     for (const file of choose.files) translateFile(file);
     choose.value = "";
   });
+  addEventListener("beforeunload", (event) => waiting.size && event.preventDefault()); // the browser asks
   addEventListener("dragover", (event) => {
     if (!event.dataTransfer.types.includes("Files")) return;
     event.preventDefault();
@@ -75,13 +78,15 @@ async function translateFile(file) {
   const leave = () => {
     stop.abort();
     forget();
+    waiting.delete(item);
     item.remove();
     at("#document").focus();
   };
   buttons.append(button("cancel", leave));
   try {
-    if (!file.size) throw new Trouble("refused", t("document.empty"));
-    if (!formats.some((format) => file.name.toLowerCase().endsWith(format))) throw new Trouble("refused", t("formats", formats.join(" ")));
+    if (file.size <= BLANK && !(await file.text()).trim()) throw new Trouble("unfit", t("document.empty"));
+    if (!formats.some((format) => file.name.toLowerCase().endsWith(format))) throw new Trouble("unfit", t("formats", formats.join(" ")));
+    waiting.add(item); // until it is saved
     const form = new FormData();
     const { glossary, ...languages } = wishOf();
     for (const [field, value] of Object.entries(languages)) form.append(field, value);
@@ -105,16 +110,19 @@ async function translateFile(file) {
       make("a", { href: url, download: found.name }).click();
       setTimeout(() => URL.revokeObjectURL(url), 10000);
       forget();
+      identity = "";
+      waiting.delete(item);
       item.draw(() => t("document.saved"));
-      buttons.replaceChildren();
+      buttons.replaceChildren(button("document.remove", leave));
       at("#document").focus();
     };
     buttons.replaceChildren(button("document.save", save), " ", button("document.delete", leave));
   } catch (error) {
     if (error.name === "AbortError") return;
     bar.remove();
+    waiting.delete(item);
     const known = { offline: "offline", busy: "busy", key: "key-needed", failed: "failed" }[error.kind];
-    item.draw(() => (known ? t(known) : error.message));
+    item.draw(() => (known ? t(known) : error.kind === "unfit" ? error.message : t("document.refused", error.message)));
     item.classList.add("warning");
     buttons.replaceChildren(button("document.remove", leave));
   }

@@ -21,8 +21,9 @@ const selected = { source: "", target: "" }; // what was last selected on each s
 
 const rows = () => (terms[pairName] ??= []);
 const normal = (text) => text.normalize("NFC").trim().replace(/\s+/g, " "); // as the server names a term
-const complete = ([source, targets]) => source.trim() && targets.trim();
-const lineOf = ([source, targets, rule]) => [source.trim(), targets.trim(), ...(rule === "match" ? [] : [rule])].join("\t");
+const formsOf = (targets) => targets.split("|").map((form) => form.trim()).filter(Boolean); // the last may not be written yet
+const complete = ([source, targets]) => source.trim() && formsOf(targets).length;
+const lineOf = ([source, targets, rule]) => [source.trim(), formsOf(targets).join("|"), ...(rule === "match" ? [] : [rule])].join("\t");
 const linesOf = (list) => list.filter(complete).map(lineOf);
 
 // The lines that go with a request.

@@ -233,7 +233,10 @@ function swap() {
   source.focus();
 }
 
+let corrected = null; // what a suggestion is for: the text may change while somebody writes it
+
 function openSuggestion() {
+  corrected = last;
   at("#suggestion").hidden = false;
   at("#better").value = translated();
   at("#better").lang = last.wish.target;
@@ -247,7 +250,7 @@ function closeSuggestion() {
 
 async function sendSuggestion(event) {
   event.preventDefault();
-  const { wish, lines } = last;
+  const { wish, lines } = corrected;
   const body = { q: lines.join("\n"), s: at("#better").value, source: wish.source, target: wish.target };
   try {
     await ask("suggest", { body });

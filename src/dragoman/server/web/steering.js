@@ -58,15 +58,22 @@ export function replaceSentence(place, chosen, called) {
   redraw();
 }
 
-// Takes along what was chosen of a sentence that stands in a changed line, too. before: what was shown.
+// Takes along what was chosen of a sentence that stands in a changed line, too, or that another glossary leaves as it
+// was. before: what was shown.
 export function carryOver(before) {
   shown().forEach(({ translation }, line) => {
     const old = before[line]?.translation;
-    if (!old?.steered || !translation || translation.steered || old.line === translation.line) return;
-    const name = nameOf(old.line, translation.wish);
-    for (const one of steps.filter(({ after }) => nameOf(after.line, after.wish) === name)) {
-      const number = translation.segments.findIndex((_, sentence) => sentenceAt({ line, sentence }).source === one.sentence);
-      if (number >= 0) replaceSentence({ line, sentence: number }, one.chosen, one.called);
+    if (!old?.steered || !translation || translation.steered) return;
+    const [was, is] = [old, translation].map((one) => nameOf(one.line, one.wish));
+    if (was === is) return; // it was undone
+    const other = old.line === translation.line;
+    for (const step of steps.filter(({ after }) => nameOf(after.line, after.wish) === was)) {
+      const replaced = cut(step.before.text, step.before.segments[step.place.sentence].target);
+      const number = translation.segments.findIndex((_, sentence) => {
+        const { source, target } = sentenceAt({ line, sentence });
+        return source === step.sentence && (!other || target === replaced);
+      });
+      if (number >= 0) replaceSentence({ line, sentence: number }, step.chosen, step.called);
     }
   });
 }
@@ -137,7 +144,8 @@ async function offer(word) {
   const sentence = sentenceAt(place);
   if (!sentence || sentence.translation.wish.source === sentence.translation.wish.target) return;
   const known = await examine(sentence.translation, pairNow());
-  if (!word.isConnected || known.others[place.word] < LEAST) return; // what is said of the word says why
+  if (!word.isConnected || !getSelection().isCollapsed) return; // a second click has selected the word
+  if (known.others[place.word] < LEAST) return; // what is said of the word says why
   controller.abort();
   controller = new AbortController();
   const { signal } = controller;

@@ -31,7 +31,7 @@ function begin() {
   original.hidden = true;
   original.after(editor);
   const letters = [...sentence.target];
-  open = { sentence, original, editor, box, buttons, typed, rest, said, text: sentence.target, known: null, controller: new AbortController(), speaking: 0 };
+  open = { sentence, original, editor, box, buttons, typed, rest, said, text: sentence.target, known: null, controller: new AbortController(), asked: null, speaking: 0 };
   box.value = letters.slice(0, sentence.fixed).join("");
   draw();
   box.addEventListener("input", (event) => !event.isComposing && follow());
@@ -44,7 +44,7 @@ function begin() {
 }
 
 // What follows from what stands in the box.
-const remainder = () => (open.text.startsWith(open.box.value) ? open.text.slice(open.box.value.length) : "");
+const remainder = ({ text, box } = open) => (text.startsWith(box.value) ? text.slice(box.value.length) : "");
 const nextWord = () => remainder().match(/^\s*\S+/)?.[0] ?? remainder();
 const keepFocus = (event) => event.preventDefault(); // so that the keyboard of a phone stays open
 
@@ -56,27 +56,33 @@ function draw() {
   open.speaking = setTimeout(() => open && (open.said.textContent = remainder()), QUIET);
 }
 
-async function follow() {
-  const { box, sentence } = open;
+function follow() {
+  const { box } = open;
   if (box.value.includes("\n")) box.value = box.value.replaceAll("\n", " "); // of a text that was pasted
   const longer = box.value.length > open.typed.textContent.length;
-  const before = box.value;
   const expected = longer && remainder();
   draw();
   open.controller.abort();
-  if (longer && (expected || before === open.text)) return; // as the model has it
-  const mine = (open.controller = new AbortController());
-  if (!longer) open.text = before;
+  if (longer && (expected || box.value === open.text)) return; // as the model has it
+  open.controller = new AbortController();
+  if (!longer) open.text = box.value;
   draw();
+  open.asked = complete(open, box.value, open.controller.signal);
+}
+
+// Asks what follows from the beginning that stands in a box.
+async function complete(writing, before, signal) {
+  const { source, translation } = writing.sentence;
   try {
-    const body = { text: sentence.source, ...sentence.translation.wish, prefix: before.normalize(), count: 1 };
-    const { words } = await ask("api/v1/alternatives", { body, signal: mine.signal });
-    if (open?.box !== box || box.value !== before) return;
-    open.known = words[0] ?? null;
-    open.text = open.known?.text.startsWith(before.normalize()) ? before + open.known.text.slice(before.normalize().length) : before;
-    draw();
+    const body = { text: source, ...translation.wish, prefix: before.normalize(), count: 1 };
+    const { words } = await ask("api/v1/alternatives", { body, signal });
+    if (writing.box.value !== before) return;
+    writing.known = words[0] ?? null;
+    const text = writing.known?.text;
+    writing.text = text?.startsWith(before.normalize()) ? before + text.slice(before.normalize().length) : before;
+    if (open === writing) draw();
   } catch (error) {
-    if (error.name !== "AbortError" && open?.box === box) say(() => error.message || t(error.kind));
+    if (error.name !== "AbortError") say(() => error.message || t(error.kind));
   }
 }
 
@@ -94,8 +100,7 @@ function press(event) {
     event.stopPropagation();
     const { line } = place;
     const word = place.word ?? at(".word", open.original)?.place.word ?? 0;
-    leave();
-    return goToWord(line, word);
+    return leave().then(() => goToWord(line, word));
   }
   if (!rest || event.shiftKey || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Tab") {
@@ -107,23 +112,24 @@ function press(event) {
   }
 }
 
-// Leaves the box; what stands there, written and not yet written, becomes the translation.
-function leave() {
+// Leaves the box; what stands there, written and not yet written, becomes the translation. The rest may be on its way.
+async function leave() {
   if (!open) return;
-  const { sentence, original, editor, box, known } = open;
-  const rest = remainder();
-  const written = box.value.trim() ? box.value : "";
-  open.controller.abort();
-  clearTimeout(open.speaking);
+  const [writing, where] = [open, place];
+  const { sentence, original, editor, box } = writing;
+  clearTimeout(writing.speaking);
   open = null;
   editor.remove();
   original.hidden = false;
   drawWriting();
+  await writing.asked;
+  const [written, rest] = [box.value.trim() ? box.value : "", remainder(writing)];
   const changed = written + rest !== sentence.target || [...written].length !== sentence.fixed;
-  if (!written || !changed || sentenceAt(place)?.translation !== sentence.translation) return;
-  const { flags, terms_met, terms_missed } = known ?? sentence.translation;
+  if (!written || !changed || sentenceAt(where)?.translation !== sentence.translation) return;
+  const { flags, terms_met, terms_missed } = writing.known ?? sentence.translation;
   const words = written.trim().split(/\s+/).slice(-3).join(" ");
-  replaceSentence(place, { text: written + rest, kept: [...written].length, flags, terms_met, terms_missed }, () => t("steps.written", words));
+  const chosen = { text: written + rest, kept: [...written].length, flags, terms_met, terms_missed };
+  replaceSentence(where, chosen, () => t("steps.written", words));
 }
 
 export function drawWriting() {
@@ -140,11 +146,16 @@ export function setUpWriting() {
       if (word && !open?.box.isConnected) ({ place } = word);
     });
   }
+  const source = at("#source");
+  const followCaret = () => {
+    const caret = placeAtCaret(source);
+    if (caret && !open?.box.isConnected) place = { line: caret.line, sentence: caret.sentence };
+  };
+  source.addEventListener("blur", followCaret);
   addEventListener("keydown", (event) => {
     if (event.key !== "F2" || open?.box.isConnected || at("dialog[open]")) return;
     event.preventDefault();
-    const caret = document.activeElement === at("#source") && placeAtCaret(at("#source"));
-    if (caret) place = { line: caret.line, sentence: caret.sentence };
+    if (document.activeElement === source) followCaret();
     begin();
   });
   at("#write").addEventListener("click", () => (open?.box.isConnected ? leave() : begin()));
