@@ -187,6 +187,22 @@ def fulfil(route: Any, *translations: dict[str, Any]) -> None:
     route.fulfill(json={"translations": list(translations), "target": "ko"})
 
 
+def test_the_translation_of_another_text_is_not_copied(visit):
+    page = visit("#source=en&target=ko")
+    page.type(TEXT)
+    page.tab.locator("#output .word").first.wait_for()
+    expect(page.tab.locator("#copy")).to_be_enabled()
+    held: list[Any] = []
+    page.tab.route("**/api/v1/translate", lambda route: held.append(route))
+    page.type(OTHER)
+    until(lambda: page.tab.wait_for_timeout(20) or held)
+    for button in ("#copy", "#save"):
+        expect(page.tab.locator(button)).to_be_disabled()
+    fulfil(held[0], echo(OTHER))
+    for button in ("#copy", "#save"):
+        expect(page.tab.locator(button)).to_be_enabled()
+
+
 def test_sentences_belong_together_on_both_sides(visit, server: Running):
     page = visit("#source=en&target=ko")
     page.type(f"{TEXT} {OTHER}\n{OTHER}")
@@ -403,7 +419,7 @@ def test_a_term_is_made_of_the_word_that_was_clicked(visit):
     tab.locator("#source").press("Home")  # into a word of the text, whose translation is for the reader to write
     expect(button).to_have_text("Always translate “Good” as …")
     # What is said and what is offered are about one word; the offers go with what is typed.
-    out = tab.get_by_role("button", name="Leave out “Good”")
+    out = tab.get_by_role("button", name="Try without “Good”")
     tab.locator("#code > summary").hover()  # away from the word that was clicked
     tab.locator("#output .word").nth(1).hover()
     expect(tab.locator("#readout")).to_contain_text("“빵.”")
@@ -488,6 +504,11 @@ def test_lines_that_are_no_terms_are_named_with_the_reason_and_the_others_kept(v
     expect(tab.locator("#terms-faults li")).to_have_text(["Line 2: no tab between the term and its translation"])
     expect(tab.locator("#add-term")).to_be_focused()  # the field that had the focus is gone
     assert [field.input_value() for field in fields.all()] == ["dog", "개", "bear", "곰", "cat", "고양이"]
+    tab.evaluate("navigator.clipboard.writeText('cat\\t야옹이')")
+    fields.first.press("Control+v")  # which term has another translation now is said
+    expect(tab.locator("#terms-faults li")).to_have_text(
+        ["“cat” was translated as “고양이”, and is now translated as “야옹이”."]
+    )
     tab.evaluate("navigator.clipboard.writeText('hound')")
     fields.first.press("Control+a")
     fields.first.press("Control+v")
@@ -530,6 +551,9 @@ def test_what_was_cleared_comes_back_and_a_swap_without_a_model_says_why(visit, 
     assert page.tab.locator("#source").input_value() == ""
     page.tab.keyboard.press("Control+z")
     page.shows(answered(server, TEXT)[0])
+    assert page.tab.locator("#source").input_value() == TEXT
+    page.tab.locator("#output .word").first.focus()
+    page.tab.keyboard.press("Control+z")  # of the translation, nothing is left to take back
     assert page.tab.locator("#source").input_value() == TEXT
     assert page.tab.locator("#swap").get_attribute("title") == "This server does not translate from Korean."
 
@@ -647,7 +671,7 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
     models, gate = gated
     gate.open.set()
     with running(models, replace(CONFIG, state=str(tmp_path))) as keeping:
-        page = visit("#source=en&target=ko", at=keeping, expected="400")
+        page = visit("#source=en&target=ko", at=keeping, expected="Failed to load resource")
         tab = page.tab
         tab.evaluate(DROP, f"{TEXT}\n\n{OTHER}\n")
         item = tab.locator("#document-list > li")
@@ -655,6 +679,10 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         asks = "dispatchEvent(new Event('beforeunload', { cancelable: true }))"  # false: whoever leaves loses something
         assert not tab.evaluate(asks)
         assert item.locator("b").all_inner_texts() == ["x<b>.txt"]
+        tab.route("**/api/v1/documents/*/content", lambda route: route.abort())
+        item.get_by_role("button", name="Save").click()
+        expect(item).to_contain_text("The server does not answer. Try again in a moment.")
+        tab.unroute("**/api/v1/documents/*/content")
         with tab.expect_download() as download:
             item.get_by_role("button", name="Save").click()
         assert download.value.suggested_filename == "x_b__ko.txt"
@@ -691,7 +719,7 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         assert len(keeping.ask("GET", "/api/v1/documents").json["documents"]) == 1
         tab.get_by_role("button", name="Cancel").and_(tab.locator("li button")).click()
         until(lambda: keeping.ask("GET", "/api/v1/documents").json["documents"] == [])
-        assert item.count() == 1
+        expect(item).to_have_count(1)
         item.get_by_role("button", name="Remove").click()
         expect(item).to_have_count(0)
         refused = "The server cannot use this file: not JSON (a key in quotes is missing)"
@@ -705,7 +733,7 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
             expect(item.last.get_by_role("button")).to_have_text(["Remove"])
         assert tab.evaluate(asks)
         tab.locator("#document").set_input_files({"name": "no.docx", "mimeType": "text/plain", "buffer": b"x"})
-        expect(item.last).to_contain_text("no.docx  Formats: .txt .md")
+        expect(item.last).to_contain_text("no.docx  Documents of this kind are not translated. Formats: .txt .md")
 
 
 # When something goes wrong.

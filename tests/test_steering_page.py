@@ -393,11 +393,11 @@ def test_the_sentence_without_a_word_is_translated_beside_what_each_word_loses(v
     tab = page.tab
     assert not tab.locator("#without").is_visible()
     tab.locator("#source").press("End")
-    tab.get_by_role("button", name="Leave out “cats”").wait_for()
+    tab.get_by_role("button", name="Try without “cats”").wait_for()
     at = TEXT.index("2") + 1
     tab.locator("#source").evaluate("(box, at) => box.setSelectionRange(at, at)", at)
     tab.keyboard.press("ArrowLeft")  # to the beginning of the word
-    button = tab.get_by_role("button", name="Leave out “2”")
+    button = tab.get_by_role("button", name="Try without “2”")
     button.wait_for()
     tab.keyboard.press("Tab")
     assert button.evaluate("button => button === document.activeElement")
@@ -426,7 +426,7 @@ def test_the_sentence_without_a_word_is_translated_beside_what_each_word_loses(v
         panel.get_by_text(new, exact=True).wait_for()
         tab.get_by_role("button", name=change).click()  # what is shown is in the other language
         expect(panel).to_be_hidden()
-        button = tab.get_by_role("button", name="“2” 빼고 번역" if change == "한국어" else "Leave out “2”")
+        button = tab.get_by_role("button", name="“2” 빼 보기" if change == "한국어" else "Try without “2”")
     assert json.loads(tab.evaluate("JSON.stringify({...localStorage})")) == {"language": "en"}
 
 

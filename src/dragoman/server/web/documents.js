@@ -74,10 +74,15 @@ async function translateFile(file) {
   let identity = "";
   const path = () => `api/v1/documents/${encodeURIComponent(identity)}`;
   const button = (key, onclick) => make("button", { type: "button", onclick, "data-t": key }, t(key));
-  const forget = () => identity && fetchFrom(path(), { method: "DELETE" }).catch(() => {});
-  const leave = () => {
+  const forget = async () => identity && (await fetchFrom(path(), { method: "DELETE" }));
+  const away = (error) => item.draw(() => (error.kind === "offline" ? t("document.away") : error.message));
+  const leave = async () => {
     stop.abort();
-    forget();
+    try {
+      await forget();
+    } catch (error) {
+      if (error.kind === "offline") return away(error); // the server still has it
+    }
     waiting.delete(item);
     item.remove();
     at("#document").focus();
@@ -85,7 +90,9 @@ async function translateFile(file) {
   buttons.append(button("cancel", leave));
   try {
     if (file.size <= BLANK && !(await file.text()).trim()) throw new Trouble("unfit", t("document.empty"));
-    if (!formats.some((format) => file.name.toLowerCase().endsWith(format))) throw new Trouble("unfit", t("formats", formats.join(" ")));
+    if (!formats.some((format) => file.name.toLowerCase().endsWith(format))) {
+      throw new Trouble("unfit", `${t("document.unfit")} ${t("formats", formats.join(" "))}`);
+    }
     waiting.add(item); // until it is saved
     const form = new FormData();
     const { glossary, ...languages } = wishOf();
@@ -105,11 +112,16 @@ async function translateFile(file) {
     bar.remove();
     item.draw(() => t("document.done", found.texts));
     const save = async () => {
-      const content = await (await fetchFrom(`${path()}/content`, { method: "GET" })).blob();
+      let content;
+      try {
+        content = await (await fetchFrom(`${path()}/content`, { method: "GET" })).blob();
+      } catch (error) {
+        return away(error);
+      }
       const url = URL.createObjectURL(content);
       make("a", { href: url, download: found.name }).click();
       setTimeout(() => URL.revokeObjectURL(url), 10000);
-      forget();
+      forget().catch(() => {}); // after an hour it is deleted anyway
       identity = "";
       waiting.delete(item);
       item.draw(() => t("document.saved"));
@@ -121,7 +133,7 @@ async function translateFile(file) {
     if (error.name === "AbortError") return;
     bar.remove();
     waiting.delete(item);
-    const known = { offline: "offline", busy: "busy", key: "key-needed", failed: "failed" }[error.kind];
+    const known = { offline: "document.away", busy: "busy", key: "key-needed", failed: "failed" }[error.kind];
     item.draw(() => (known ? t(known) : error.kind === "unfit" ? error.message : t("document.refused", error.message)));
     item.classList.add("warning");
     buttons.replaceChildren(button("document.remove", leave));

@@ -184,9 +184,11 @@ function pasteTerms(event) {
   at("#add-term").focus(); // the field is another one now
 }
 
-// Adds the terms of a file as `--glossary` takes them, and says which lines are left out, and why.
+// Adds the terms of a file as `--glossary` takes them, and says which lines are left out, and why, and which terms had
+// another translation.
 function takeLines(text) {
   const first = new Map(); // the lines of the terms
+  const replaced = [];
   const faults = text.replace(/^\ufeff/, "").split(/\r?\n/).map((line, index) => {
     if (!line.trim() || line.startsWith("#")) return "";
     const [source, targets = "", rule, ...more] = line.split("\t").map(normal);
@@ -198,15 +200,19 @@ function takeLines(text) {
     if ([source, ...every].some((term) => [...term].length > LONGEST)) return t("term-fault.long", LONGEST);
     if (first.has(source)) return t("term-fault.twice", source, first.get(source));
     first.set(source, index + 1);
+    const [, old = ""] = rows().find(([known]) => normal(known) === source) ?? [];
+    const [was, is] = [formsOf(old).join(" | "), every.join(" | ")];
+    if (was && was !== is) replaced.push(t("term-replaced", source, was, is));
     put([source, targets, rule || "match"]);
     return "";
   });
   if (first.size) terms[pairName] = rows().filter(([source, targets]) => source.trim() || targets.trim());
   const said = faults.map((fault, index) => fault && make("li", {}, `${t("line", index + 1)}: ${fault}`)).filter(Boolean);
+  said.push(...replaced.map((text) => make("li", {}, text)));
   const shown = said.slice(0, MOST_FAULTS);
   if (said.length > shown.length) shown.push(make("li", {}, t("document.more", said.length - shown.length)));
   redraw();
-  const summary = make("p", {}, t("term-faults", first.size, said.length));
+  const summary = make("p", {}, t("term-faults", first.size, said.length - replaced.length));
   at("#terms-faults").replaceChildren(...(said.length ? [summary, make("ul", {}, ...shown)] : []));
 }
 

@@ -118,7 +118,8 @@ function drawState() {
   at("#count").textContent = text ? t("count", characters.toLocaleString(language), limits.max_characters.toLocaleString(language)) : "";
   at("#count").classList.toggle("warning", characters > limits.max_characters);
   at("#clear").hidden = !text;
-  const missing = !last || shown().some(({ text: line, translation }) => line.trim() && !translation);
+  const stale = last && last.lines.join("\n") !== linesOf(text).join("\n");
+  const missing = !last || stale || shown().some(({ text: line, translation }) => line.trim() && !translation);
   for (const id of ["copy", "save", "suggest"]) at(`#${id}`).disabled = missing;
   const pair = languages.pair();
   at("#measured").textContent = last && pair?.aligned_by ? inWordsOf(pair.aligned_by) : "";

@@ -230,7 +230,9 @@ export function setUpSteering(redrawn, pair) {
   at("#choices").addEventListener("toggle", (event) => event.newState === "closed" && controller.abort());
   at("#undo").addEventListener("click", undo);
   addEventListener("keydown", (event) => {
-    const elsewhere = event.target.closest?.("input, textarea");
-    if (event.key === "z" && (event.ctrlKey || event.metaKey) && !event.shiftKey && !elsewhere && undo()) event.preventDefault();
+    if (event.key !== "z" || !(event.ctrlKey || event.metaKey) || event.shiftKey) return;
+    if (event.target.closest?.("input, textarea")) return;
+    const own = event.target.closest?.("#output"); // from there, the browser would undo what was typed into the text
+    if (undo() || own) event.preventDefault();
   });
 }

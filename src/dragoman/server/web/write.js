@@ -82,7 +82,9 @@ async function complete(writing, before, signal) {
     writing.text = text?.startsWith(before.normalize()) ? before + text.slice(before.normalize().length) : before;
     if (open === writing) draw();
   } catch (error) {
-    if (error.name !== "AbortError") say(() => error.message || t(error.kind));
+    if (error.name === "AbortError") return;
+    writing.known = { flags: ["unfinished"], terms_met: [], terms_missed: [] };
+    say(() => error.message || t(error.kind));
   }
 }
 
