@@ -181,6 +181,14 @@ def test_the_keys_that_a_message_suggests(tmp_path: Path, record: dict[str, obje
         assert read_corpus([str(tmp_path / "a.jsonl"), f"columns={columns}"]).pairs
 
 
+def test_a_column_that_is_there_twice_is_not_guessed(tmp_path: Path):
+    (tmp_path / "a.csv").write_text("en,ko,en\na,b,c\n")
+    with pytest.raises(DragomanError, match=r"several columns are called 'en': give them names of their own"):
+        read_corpus([str(tmp_path / "a.csv"), "columns=en,ko"])
+    (tmp_path / "a.csv").write_text("en,ko,other,other\na,b,c,d\n")  # others do not matter
+    assert read_corpus([str(tmp_path / "a.csv"), "columns=en,ko"]).pairs == [("a", "b")]
+
+
 @pytest.mark.parametrize("delimiter", ",;\t|")
 def test_columns_of_a_spreadsheet_are_named_or_numbered(tmp_path: Path, delimiter: str):
     path = tmp_path / "a.csv"

@@ -690,6 +690,20 @@ def test_a_closed_terminal_saves_but_not_under_nohup(corpus: Corpus, tmp_path: P
 
 
 @pytest.mark.slow
+def test_a_reader_of_the_log_that_goes_away_leaves_a_saved_run(corpus: Corpus, tmp_path: Path):
+    """As with `2>&1 | head`."""
+    file = settings_file(config_of(corpus, tmp_path / "run", max_steps=100_000))
+    process = subprocess.Popen([sys.executable, "-m", "dragoman", "train", file], stderr=subprocess.PIPE)
+    assert process.stderr
+    while b"tokens/s" not in process.stderr.readline():
+        pass
+    process.stderr.close()
+    assert process.wait(60) == 128 + signal.SIGHUP
+    assert "the same command resumes the run" in (tmp_path / "run/train.log").read_text()
+    assert (tmp_path / "run/last/model.safetensors").exists()
+
+
+@pytest.mark.slow
 def test_a_terminal_that_closes_saves_and_says_so_in_the_log(corpus: Corpus, tmp_path: Path):
     """The kernel sends SIGHUP, and writing to the terminal fails from then on."""
     file = settings_file(config_of(corpus, tmp_path / "run", max_steps=100_000))

@@ -111,14 +111,26 @@ def test_lines_as_deep_as_they_may_be_are_written_again(levels: int):
         (b"{", "not JSON"),
         (b"", "not JSON"),
         (b'{"body": "a", "x": NaN}', "not JSON"),
-        (b'{"body": "a", "x": 1e400}', "not JSON"),
+        (b'{"body": "a", "x": 1e400}', "a number is too large"),
+        (b'{"body": "a", "x": 1' + b"0" * 5000 + b"}", "a number is too large"),
         (b"[1]", "not a JSON object"),
         (b"{}", "no field 'body'"),
         (b'{"n": 1, "text": "a", "doc": {"x": "b"}}', "no field 'body'; --text-key names one with a text: text, doc.x"),
         (b'{"body": 3}', "the field 'body' is not a string"),
         (b"[" * 100_000, "not JSON"),
     ],
-    ids=["cut off", "empty", "no number", "no finite number", "a list", "no key", "other keys", "a number", "deep"],
+    ids=[
+        "cut off",
+        "empty",
+        "no number",
+        "no finite number",
+        "digits",
+        "a list",
+        "no key",
+        "other keys",
+        "a number",
+        "deep",
+    ],
 )
 def test_a_line_that_is_not_a_record_gets_an_error_in_its_position(data: bytes, error: str):
     good = b'{"body": "The dog"}'

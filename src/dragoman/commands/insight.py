@@ -65,7 +65,15 @@ def main(arguments: list[str]) -> None:
         )
     settings = options.run / "config.toml"
     config = update(RunConfig(), read_toml(settings), str(settings))
-    corpus = read_corpus(options.pairs or config.dev)
+    try:
+        corpus = read_corpus(options.pairs or config.dev)
+    except DragomanError as error:
+        if options.pairs:
+            raise
+        raise DragomanError(
+            f"{error}; these are the dev pairs of the run, as it was told to find them: go to the folder that it was "
+            "trained from, or give --pairs"
+        ) from None
     smoothing = config.training.label_smoothing
     history = read_history(
         options.run.resolve().name,

@@ -86,6 +86,8 @@ def find_columns(heading: Sequence[str], columns: Sequence[str]) -> tuple[list[i
     Capitals may differ where a name has one column. Columns that it does not name may all be numbers, counted from 1.
     Raise ValueError for any other.
     """
+    if twice := next((column for column in columns if heading.count(column) > 1), None):
+        raise ValueError(f"several columns are called '{twice}': give them names of their own")
     if all(column in heading for column in columns):
         return [heading.index(column) for column in columns], True
     folded = [name.strip().casefold() for name in heading]

@@ -132,7 +132,7 @@ def near_duplicates(pairs: Sequence[Pair], candidates: Collection[int]) -> Itera
             words = words_of(pairs[candidate][side])
             runs = runs_of(words)
             total[candidate] = len(runs)
-            same["".join(words) or pairs[candidate][side].strip()].append(candidate)
+            same[letters_of(words, pairs[candidate][side])].append(candidate)
             for run in runs:
                 having[run].append(candidate)
         for row, pair in enumerate(pairs):
@@ -141,7 +141,7 @@ def near_duplicates(pairs: Sequence[Pair], candidates: Collection[int]) -> Itera
             near = {candidate for candidate, count in shared.items() if 2 * count > total[candidate]}
             yield from (
                 (row, candidate)
-                for candidate in near.union(same.get("".join(words) or pair[side].strip(), ()))
+                for candidate in near.union(same.get(letters_of(words, pair[side]), ()))
                 if candidate != row
             )
 
@@ -149,6 +149,12 @@ def near_duplicates(pairs: Sequence[Pair], candidates: Collection[int]) -> Itera
 def words_of(text: str) -> list[str]:
     """Return the words of a text in lower case, with 0 for each number; in scripts without spaces, the characters."""
     return WORD.findall(DIGITS.sub("0", unicodedata.normalize("NFKC", text).casefold()))
+
+
+def letters_of(words: list[str], text: str) -> str:
+    """Return the letters of a text with these words; where it has none, 0 for each number, or else the text."""
+    together = "".join(words)
+    return together.replace("0", "") or together or text.strip()
 
 
 def runs_of(words: list[str]) -> set[int]:

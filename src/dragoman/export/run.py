@@ -175,5 +175,6 @@ def measure(exported: Exported, target: Target, engine: Copy, test: Sequence[str
         scores.append(evaluate([translation.text for translation in found], references))
     quality = Quality(" ".join(test), *scores)
     if quality.model.bleu.value - quality.export.bleu.value > MOST_LOST:
-        raise Mismatch(f"{quality}: more than {MOST_LOST} BLEU are lost")
+        advice = "try --compute-type float32, or --test with more pairs"
+        raise Mismatch(f"{quality}: more than {MOST_LOST} BLEU are lost; {advice}")
     return quality

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -42,6 +43,18 @@ class StepMetrics:
     share_done: float  # of the run, 0 to 1
     total_steps: int | None = None  # of the run; None: unknown
     steps_to_validation: int | None = None
+
+
+class RunConsole(Console):
+    """Show a run on standard error. Where nobody reads that any more, the run stops as where a terminal is closed."""
+
+    def __init__(self) -> None:
+        super().__init__(stderr=True)
+
+    def on_broken_pipe(self) -> None:
+        """Stay silent from now on, and ask for the stop: a method of rich's consoles, which would exit at once."""
+        self.quiet = True
+        signal.raise_signal(signal.SIGHUP)
 
 
 class Journal:

@@ -9,7 +9,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from dragoman.config import RunConfig
 from dragoman.console import format_duration
@@ -21,7 +20,7 @@ from dragoman.training.batch_loader import MicroBatches, Turn, dead_workers_expl
 from dragoman.training.checkpoint import TrainingProgress, lock_folder
 from dragoman.training.core_watch import CoreWatch
 from dragoman.training.distributed import init_distributed
-from dragoman.training.journal import STOPPED, Journal, StepMetrics
+from dragoman.training.journal import STOPPED, Journal, RunConsole, StepMetrics
 from dragoman.training.learner import StepResult
 from dragoman.training.limits import patience_reason, reason_to_end, share_done, total_steps
 from dragoman.training.optimizer import learning_rate
@@ -71,7 +70,7 @@ def open_journal(config: RunConfig, quiet: bool = False) -> Journal:
     """Return the journal of a run that reports on standard error, on the first process alone. quiet: only in files."""
     first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun has started
     board = config.training.tensorboard
-    return Journal(Path(config.out), Console(stderr=True), quiet, tensorboard=board, active=first)
+    return Journal(Path(config.out), RunConsole(), quiet, tensorboard=board, active=first)
 
 
 class Loop:

@@ -268,9 +268,11 @@ def parse_object(number: int, text: str, text_key: str) -> Line:
     object, or if it has no such string. A text in an object that the output does not have stands under `text_key`.
     """
     try:
-        fields = json.loads(text, parse_float=parse_finite, parse_constant=parse_finite)
-    except (ValueError, RecursionError):
+        fields = json.loads(text, parse_float=parse_finite, parse_constant=refuse_constant)
+    except (json.JSONDecodeError, RecursionError):
         return Line(number, "", error="not JSON")
+    except ValueError:  # Python reads no whole number of thousands of digits
+        return Line(number, "", error="a number is too large")
     if text.count("[") + text.count("{") > MAX_DEPTH and nesting_depth(fields) > MAX_DEPTH:
         return Line(number, "", error=f"objects and arrays nested more than {MAX_DEPTH} deep")
     if not isinstance(fields, dict):
@@ -290,10 +292,15 @@ def parse_object(number: int, text: str, text_key: str) -> Line:
 
 
 def parse_finite(text: str) -> float:
-    """Return a number of JSON. Raise ValueError for NaN, infinities and numbers beyond the range of a float."""
+    """Return a number of JSON. Raise ValueError where it is beyond the range of a float."""
     if not math.isfinite(number := float(text)):
         raise ValueError(text)
     return number
+
+
+def refuse_constant(text: str) -> None:
+    """Raise JSONDecodeError: NaN and infinities are no JSON."""
+    raise json.JSONDecodeError("no JSON", text, 0)
 
 
 def nesting_depth(value: Any) -> int:
