@@ -971,6 +971,8 @@ def test_columns_are_chosen_by_their_names_or_numbers(table: str, keys: tuple[st
 def test_a_bilingual_table_is_filled_and_columns_that_it_lacks_are_named():
     table = b'id,source,target\r\n1,"a ""b""",\r\n2,c,d\r\n3,e\r\n'
     assert translated(table, ".csv", str.upper) == table.replace(b'"a ""b""",', b'"a ""b""","A ""B"""')
+    with pytest.raises(UsageError, match="several columns are called 'text'"):
+        read_document(b"text,text\n1,2\n", ".csv")
     with pytest.raises(UsageError, match="no column 'text'; the first row has a, b; choose with --translate-key NAME"):
         read_document(b"a,b\n1,2\n", ".csv")
     with pytest.raises(UsageError, match="no column 'text'; the first row has 'a, b', c;"):
@@ -1027,7 +1029,7 @@ DEEP = {
     ".vtt": ["00:01.000 --> 00:02.000\n<v a>b\n\n"],
     ".po": ['msgid "a"\nmsgstr ""\n', '"a"\n', "\\", '"'],
     ".json": ["[", '{"a":', '["a",'],
-    ".csv": ['text\n"a""', "text,", "text\n", 'text\n"'],
+    ".csv": ['text\n"a""', "text\n", 'text\n"'],
     ".txt": ["a", " ", "a\n"],
     ".xlf": ["<a>", "<xliff>", "<", "<!--", '<a b="'],
 }

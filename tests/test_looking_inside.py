@@ -203,7 +203,7 @@ def test_attention_begins_with_what_links_words_at_the_word_that_was_clicked(vis
     assert not measured.is_visible()
     open_panels(page, "attention-panel")
     which = f"layer {found.alignment.layer}, head {found.alignment.head}"
-    assert measured.inner_text().startswith(f"Words are linked by the attention of {which}. Of ")
+    assert measured.inner_text().startswith(f"Words are linked by the attention of {which}. It finds ")
     assert page.tab.locator("#show").input_value() == "head"
     chosen = f"layer {found.alignment.layer} of 1, head {found.alignment.head} of 2"
     assert chosen in page.tab.locator("#attention-map figcaption").inner_text()

@@ -115,8 +115,9 @@ def test_curves_are_drawn_as_the_reader_asks_and_saved(visit: Any, following: Ru
     link.click()
     tab.wait_for_function("() => document.querySelector('#target-language')?.value")
     assert tab.url == f"{page.url}/#source=en&target=ko"
-    tab.get_by_role("link", name="Training runs").click()  # and back
-    tab.locator("#runs tbody tr").first.wait_for()
+    with tab.context.expect_page() as opened:  # what is typed stays
+        tab.get_by_role("link", name="Training runs").click()
+    opened.value.locator("#runs tbody tr").first.wait_for()
 
 
 def test_the_film_shows_what_the_server_computed(visit: Any, following: Running):

@@ -8,12 +8,8 @@ import torch
 from dragoman.config import Device
 from dragoman.errors import UsageError
 
-ON_GPU = 8  # times as much as on a CPU
-
-
-def times_at_once(device: torch.device) -> int:
-    """Return how many times as much as on a CPU is computed at once: with less, a GPU waits for its next operation."""
-    return ON_GPU if device.type == "cuda" else 1
+# How many times as much as on a CPU is computed at once: with less, a GPU waits for its next operation.
+TIMES_AT_ONCE = {"cpu": 1, "cuda": 8}
 
 
 def device_of(wanted: Device) -> torch.device:

@@ -28,7 +28,7 @@ from dragoman.decoding.search import (
     sample,
 )
 from dragoman.decoding.terms import constrained_search
-from dragoman.device import times_at_once
+from dragoman.device import TIMES_AT_ONCE
 from dragoman.errors import UsageError
 from dragoman.inference.incremental import prepare
 from dragoman.inference.products import FEWEST_KEYS, resolve_type
@@ -169,7 +169,7 @@ class TorchEngine:
 
 def max_batch_tokens(config: SearchConfig, device: torch.device = torch.device("cpu")) -> int:
     """Return how many source tokens a batch may have on a device, padding included."""
-    tokens = SEARCH_TOKENS * times_at_once(device)
+    tokens = SEARCH_TOKENS * TIMES_AT_ONCE[device.type]
     return tokens // (config.beam if config.temperature is None else config.n_best)
 
 

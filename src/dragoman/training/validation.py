@@ -15,7 +15,7 @@ from dragoman.data.dataset import Pairs
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.engine import Constraints, Engine
 from dragoman.decoding.search import Hypothesis
-from dragoman.device import times_at_once
+from dragoman.device import TIMES_AT_ONCE
 from dragoman.evaluation.metrics import Scores, evaluate
 from dragoman.model import Model
 from dragoman.training.distributed import ProcessGroup
@@ -63,7 +63,7 @@ def mean_loss(model: Model, pairs: Pairs, group: ProcessGroup, stop: GracefulSto
     All processes must call this. The result means nothing where `stop` ends it early.
     """
     objective = Objective(model, 0.0)
-    batches = plan_batches(pairs.lengths, LOSS_TOKENS * times_at_once(group.device), 0, 0)
+    batches = plan_batches(pairs.lengths, LOSS_TOKENS * TIMES_AT_ONCE[group.device.type], 0, 0)
     own: list[float] = []
     for number in range(group.rank, len(batches), group.size):
         if stop:
@@ -80,7 +80,7 @@ def translate_all(
 
     All processes must call this.
     """
-    times = times_at_once(group.device)
+    times = TIMES_AT_ONCE[group.device.type]
     engine = StoppableEngine(torch_engine([model], tokenizers.target), stop, LOSS_TOKENS * times)
     translator = Translator(model, tokenizers, SearchConfig(beam=1, split="none"), NO_SAFEGUARDS, engine)
     sources = [source for source, _ in corpus.pairs]
