@@ -222,7 +222,7 @@ def test_the_table_has_a_row_for_each_sentence_in_its_order(run, trained: Path, 
     sources, references = zip(*rows, strict=True)
     for name, lines in (("test.en", sources), ("test.ko", references), ("other.txt", references)):
         Path(name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    flags = ("--sentences", "table.tsv", "--output", "out.txt", "--against-file", "other.txt")
+    flags = ("--sentences", "table.tsv", "-o", "out.txt", "--against-file", "other.txt")
     assert run("-m", trained, "test.en", "test.ko", *flags).code == 0
     lines = Path("table.tsv").read_bytes().decode().removesuffix("\n").split("\n")
     head, *table = [line.split("\t") for line in lines]

@@ -63,7 +63,7 @@ FLAGS = {
     "plot": "--out --against",
     "verify": "--json",
     "average": "--out --last",
-    "evaluate": "-m --model --ensemble --device --threads --tokenize --output --sentences --details --against "
+    "evaluate": "-m --model --ensemble --device --threads --tokenize -o --output --sentences --details --against "
     + f"--against-file --json {ONE_BEST}",
     "score": "-m --model --threads --json",
     "align": "-m --model --layer --head --measure --threshold --soft --text --subwords --threads",

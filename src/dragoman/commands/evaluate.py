@@ -38,7 +38,7 @@ class Options:
     "CPU threads; default: one for each core that this process may use"
     tokenize: Literal["13a", "intl", "char", "zh", "none"] = "13a"
     "how BLEU splits text into words"
-    output: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None
     "also write the translations, one per line, to this file"
     sentences: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "also write a table to this file (TSV): source, reference, translation and scores of each sentence"
