@@ -9,7 +9,7 @@ from dragoman.config import Device
 from dragoman.errors import UsageError
 
 # How many times as much as on a CPU is computed at once: with less, a GPU waits for its next operation.
-TIMES_AT_ONCE = {"cpu": 1, "cuda": 8}
+TIMES_AT_ONCE = {"cuda": 8}
 
 
 def device_of(wanted: Device) -> torch.device:

@@ -169,7 +169,7 @@ class TorchEngine:
 
 def max_batch_tokens(config: SearchConfig, device: torch.device = torch.device("cpu")) -> int:
     """Return how many source tokens a batch may have on a device, padding included."""
-    tokens = SEARCH_TOKENS * TIMES_AT_ONCE[device.type]
+    tokens = SEARCH_TOKENS * TIMES_AT_ONCE.get(device.type, 1)
     return tokens // (config.beam if config.temperature is None else config.n_best)
 
 

@@ -63,7 +63,7 @@ def mean_loss(model: Model, pairs: Pairs, group: ProcessGroup, stop: GracefulSto
     All processes must call this. The result means nothing where `stop` ends it early.
     """
     objective = Objective(model, 0.0)
-    batches = plan_batches(pairs.lengths, LOSS_TOKENS * TIMES_AT_ONCE[group.device.type], 0, 0)
+    batches = plan_batches(pairs.lengths, LOSS_TOKENS * TIMES_AT_ONCE.get(group.device.type, 1), 0, 0)
     own: list[float] = []
     for number in range(group.rank, len(batches), group.size):
         if stop:
@@ -80,7 +80,7 @@ def translate_all(
 
     All processes must call this.
     """
-    times = TIMES_AT_ONCE[group.device.type]
+    times = TIMES_AT_ONCE.get(group.device.type, 1)
     engine = StoppableEngine(torch_engine([model], tokenizers.target), stop, LOSS_TOKENS * times)
     translator = Translator(model, tokenizers, SearchConfig(beam=1, split="none"), NO_SAFEGUARDS, engine)
     sources = [source for source, _ in corpus.pairs]
