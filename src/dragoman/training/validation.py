@@ -25,10 +25,9 @@ from dragoman.translation.engines import torch_engine
 from dragoman.translation.safeguards import NO_SAFEGUARDS
 from dragoman.translation.translator import Translator
 
-BLOCK = 64  # sentences that one process translates at a time; more on a GPU
-LOSS_TOKENS = (
-    4096  # the most tokens in a batch, and in a sentence; in a search, of all sources; on a GPU a batch has more
-)
+# On a GPU, TIMES_AT_ONCE as many; a sentence is as long as on a CPU.
+BLOCK = 64  # sentences that one process translates at a time
+LOSS_TOKENS = 4096  # the most tokens in a batch, and in a sentence; in a search, of all sources
 
 
 @dataclass(frozen=True)
