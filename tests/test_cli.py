@@ -568,6 +568,39 @@ def test_a_first_training_that_is_refused_leaves_nothing_behind(
         assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_training_says_what_else_a_folder_has_and_overwrites_no_settings(dragoman, corpus: Corpus, tmp_path: Path):
+    """What other people have in the folder stays as it is; a run in a folder of its own is the control."""
+    corpora = ["--train", corpus[0], "--dev", corpus[1], "--training.max-steps", "1", *SMALL.split()]
+    for folder in ("mine", "settings", "new"):
+        (tmp_path / folder).mkdir()
+    written(tmp_path / "mine" / "notes.txt", "mine")
+    said = "mine has other files, such as notes.txt; training writes beside them"
+    assert said in dragoman("train", *corpora, "--out", "mine").err
+    assert said in dragoman("train", *corpora, "--out", "mine").err  # when it is resumed, too
+    assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
+    assert "other files" not in dragoman("train", *corpora, "--out", "new").err
+    assert "other files" not in dragoman("train", *corpora, "--out", "new").err
+    settings = written(tmp_path / "settings" / "config.toml", 'preset = "tiny"  # mine')
+    ran = dragoman("train", settings, *corpora, "--out", "settings")
+    assert (ran.code, ran.err) == (
+        1,
+        "dragoman: settings/config.toml: training would overwrite it; choose another --out\n",
+    )
+    assert [*map(Path.read_text, (tmp_path / "settings").iterdir())] == ['preset = "tiny"  # mine']
+
+
+def test_tags_that_no_training_pair_has_are_reported(dragoman, corpus: Corpus):
+    short = ["--training.max-steps", "1", *SMALL.split()]
+    train, dev = corpus
+    ran = dragoman(
+        "train", "--train", train, "tag=news", "--dev", dev, "tag=news", dev, "tag=law", "--out", "a", *short
+    )
+    assert ran.err.count("no training pair has the tag") == 1
+    assert f"no training pair has the tag 'law' on its source, as those of {dev} have" in ran.err
+    ran = dragoman("train", "--train", train, "tag=de", "--dev", dev, "target-tag=de", "--out", "b", *short)
+    assert "no training pair has the tag 'de' on its target" in ran.err  # a tag of sources is another
+
+
 def test_a_folder_may_have_the_flag_that_it_has_elsewhere(dragoman, trained: Path):
     """In every place; the control is a flag that takes several words, which would take the folder as one of them."""
     for arguments in (["-m", trained], ["--model", trained], [f"--model={trained}"]):

@@ -966,6 +966,8 @@ def test_a_better_translation_is_kept_by_a_server_that_takes_them(visit, models:
         page.tab.locator("#better").fill("하나\n둘")
         page.type(OTHER)  # the suggestion is for the text that was there
         page.shows(*answered(taking, OTHER))
+        page.tab.locator("#suggestion-copy").click()
+        assert page.tab.evaluate("navigator.clipboard.readText()") == "하나\n둘"
         page.tab.locator("#suggestion [type=submit]").click()
         page.tab.get_by_text("Thank you.").first.wait_for()
         assert (tmp_path / "en-ko.tsv").read_text(encoding="utf-8") == f"{TEXT}\t하나\n{OTHER}\t둘\n"

@@ -47,10 +47,13 @@ def main(arguments: list[str]) -> None:
         raise UsageError(f"the settings file must come first: dragoman train {options.config} ...")
     run = complete_run(options)
     from dragoman.training.loop import open_journal, train
+    from dragoman.training.setup import other_entries
 
     with open_journal(run, options.quiet) as journal:
         if not options.run.out:
             journal.display.log(f"training into {run.out}")
+        elif others := other_entries(Path(run.out)):
+            journal.display.log(f"{run.out} has other files, such as {others[0]}; training writes beside them")
         train(run, journal)
 
 

@@ -49,6 +49,9 @@ from dragoman.training.validation import LOSS_TOKENS
 
 INHERITED = (DefaultTags.RECORD, LanguageTags.RECORD, Origin.RECORD)  # of the model that a run starts from
 DATA = "data"  # in a run folder: its corpora, and the tokenizers, of which each checkpoint has a copy
+ENTRIES = frozenset(  # what a run folder has
+    ("best", "checkpoints", "config.toml", DATA, "last", "metrics.jsonl", "samples", "tensorboard", "train.log")
+)
 
 
 def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
@@ -64,6 +67,8 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
         with group.preparing():
             if checkpoint:
                 check_same_tokenizers(checkpoint, folder / DATA)
+            else:
+                refuse_other_settings(folder)
             config, pairs, dev = prepare_data(config, group, journal, checkpoint)
             replace_file(folder / "config.toml", to_toml(config))
     else:
@@ -117,11 +122,35 @@ def with_default_tags(words: tuple[str, ...], tags: DefaultTags) -> tuple[str, .
     return tuple(word for spec in specs for word in spec.words())
 
 
+def tag_notes(train: tuple[CorpusSpec, ...], dev: tuple[CorpusSpec, ...]) -> list[str]:
+    """Return a warning for the user for each tag of a dev corpus that no training corpus has on that side."""
+    learned = {(side, tag) for spec in train for side, tag in zip(("source", "target"), spec.tags, strict=True)}
+    return [
+        f"no training pair has the tag {tag!r} on its {side}, as those of {spec.name} have: the model learns nothing "
+        "about it"
+        for spec in dev
+        for side, tag in zip(("source", "target"), spec.tags, strict=True)
+        if tag and (side, tag) not in learned
+    ]
+
+
 def refuse_links(folder: Path) -> None:
     """Raise DragomanError where a file of a run folder is a link to a file outside of its folder."""
     for part in (folder, folder / DATA):
         if part.is_dir():
             refuse_links_out(part)
+
+
+def refuse_other_settings(folder: Path) -> None:
+    """Raise DragomanError where a new run would overwrite a config.toml that no run has written, as it has no data."""
+    if (folder / "config.toml").exists() and not (folder / DATA).is_dir():
+        raise DragomanError(f"{folder / 'config.toml'}: training would overwrite it; choose another --out")
+
+
+def other_entries(folder: Path) -> list[str]:
+    """Return the names of what a folder has beside a run, in order, without hidden files."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    return sorted(name for name in names - ENTRIES if not name.startswith("."))
 
 
 def prepare_data(
@@ -169,7 +198,9 @@ def prepare_data(
         journal.log(f"{plural(mine_terms(pairs, tokenizers, data), 'term')} for the sources, listed in {data / FILE}")
     if previous is None:
         same_ids = tokenizers.source.pieces == tokenizers.target.pieces  # else sides cannot be compared by their ids
-        for note in (*(direction_notes(pairs, dev_pairs) if same_ids else ()), *repetition_notes(pairs, dev_pairs)):
+        directions = direction_notes(pairs, dev_pairs) if same_ids else []
+        tags = [] if config.init_from else tag_notes(train, dev)  # the model to start from may know them
+        for note in (*tags, *directions, *repetition_notes(pairs, dev_pairs)):
             journal.log(note)
     for change in changes:  # once nothing can refuse the run any more
         journal.log(change)

@@ -350,6 +350,7 @@ at("#probabilities").addEventListener("change", ({ target: { checked } }) => {
   say(() => (checked ? t("probabilities.note") : ""));
 });
 at("#suggest").addEventListener("click", openSuggestion);
+at("#suggestion-copy").addEventListener("click", (event) => copy(at("#better").value, event.target));
 at("#suggestion-cancel").addEventListener("click", closeSuggestion);
 at("#suggestion").addEventListener("submit", sendSuggestion);
 at("#alternatives").addEventListener("toggle", () => at("#alternatives").open && showAlternatives());
