@@ -21,7 +21,7 @@ from torch import Tensor
 
 from dragoman.errors import DragomanError
 from dragoman.files import name_errors
-from dragoman.model_folder import DTYPES, name_tensor_errors
+from dragoman.model_folder import DTYPES, all_finite, name_tensor_errors
 
 MAX_HEADER = 8 << 20  # bytes of safetensors; NLLB has a tenth of a megabyte
 MAX_DIRECTORY = 1 << 20  # bytes of a zip file: thousands of arrays
@@ -115,7 +115,7 @@ def as_weights(tensor: Tensor, name: str, file: Path) -> Tensor:
     """Return a tensor in float32. Raise DragomanError where it is not one of floats, or they are not finite."""
     if not tensor.is_floating_point():
         raise DragomanError(f"{file}: '{name}' is in {tensor.dtype}; weights are in {', '.join(DTYPES)}")
-    if not tensor.isfinite().all():
+    if tensor.numel() and not all_finite(tensor):
         raise DragomanError(f"{file}: damaged: {name} has values that are infinite or not numbers")
     return tensor.to(torch.float32)
 
