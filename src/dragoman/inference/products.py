@@ -24,18 +24,20 @@ SCORES = 2**22  # at a time, in memory
 
 
 class PackedLinear(nn.Module):
-    """An nn.Linear with two copies of its matrix, in oneDNN's own order and transposed. For inference alone."""
+    """An nn.Linear with two copies of its matrix: in oneDNN's own order, and for single rows. For inference alone."""
 
     def __init__(self, linear: nn.Linear):
         super().__init__()
-        self.bias = linear.bias
+        self.bias, weight = linear.bias, linear.weight.detach()
         with torch.no_grad():
-            self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), PACKED_ROWS)
-            self.transposed = linear.weight.detach().T.contiguous()
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(weight, PACKED_ROWS)
+            # One row is bound by memory, and reads the matrix fastest along its longer side.
+            wide = linear.out_features > linear.in_features
+            self.transposed = weight.T.contiguous() if wide else weight.clone().T
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
-        if x.size(0) == 1 and x.dim() == 2:  # one row is bound by memory, and reads this order fastest
+        if x.size(0) == 1 and x.dim() == 2:
             return x @ self.transposed if self.bias is None else torch.addmm(self.bias, x, self.transposed)
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
