@@ -166,11 +166,9 @@ def test_corrections_become_a_corpus(models: Models, server: Running, tmp_path: 
             answer = other.ask("POST", "/suggest", {"q": q, "s": s, "source": source, "target": "ko"})
             assert answer.json == {"success": True}
         assert other.ask("POST", "/suggest", {"q": "a", "s": "b", "source": "en", "target": "en"}).status == 400
-        assert (
-            other.ask("POST", "/suggest", {"q": "a", "source": "en", "target": "ko"})
-            .json["error"]
-            .endswith("missing s parameter")
-        )
+        for texts, missing in (({"q": "a"}, "s"), ({"q": "a", "s": " \n "}, "s"), ({"q": "\t", "s": "b"}, "q")):
+            answer = other.ask("POST", "/suggest", {**texts, "source": "en", "target": "ko"})
+            assert (answer.status, answer.json["error"]) == (400, f"Invalid request: missing {missing} parameter")
     lines = (tmp_path / "new" / "en-ko.tsv").read_text(encoding="utf-8").splitlines()
     pairs = [tuple(line.split("\t")) for line in lines]
     assert pairs == [(TEXT, "개 가"), ("one dog", "개"), ("two cats", "고양이"), ("one two", "하나")]

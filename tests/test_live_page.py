@@ -963,7 +963,11 @@ def test_a_better_translation_is_kept_by_a_server_that_takes_them(visit, models:
         page.tab.locator("#output .word").first.wait_for()
         page.tab.locator("#suggest").click()
         assert page.tab.locator("#better").input_value() == "\n".join(answered(taking, TEXT, OTHER))
+        assert page.tab.locator("#corrected").inner_text() == f"{TEXT}\n{OTHER}"
+        page.tab.locator("#better").fill(" \n")
+        assert page.tab.locator("#suggestion-send").is_disabled()
         page.tab.locator("#better").fill("하나\n둘")
+        page.tab.locator("#suggest").click()  # again: what was written stays
         page.type(OTHER)  # the suggestion is for the text that was there
         page.shows(*answered(taking, OTHER))
         page.tab.locator("#suggestion-copy").click()

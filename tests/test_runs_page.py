@@ -96,6 +96,7 @@ def test_curves_are_drawn_as_the_reader_asks_and_saved(visit: Any, following: Ru
         tab.locator(f"#{control}").select_option(choice)
     tab.locator("#log").check()
     assert tab.url.endswith("#run=toy&by=hours&smooth=5&log=1")
+    assert loss.locator("figcaption").inner_text().endswith(", means of 5 points")
     assert loss.locator("svg path").evaluate_all("paths => paths.map(path => path.getAttribute('d'))") != plain
     saved = {}
     for form in ("SVG", "JSON", "HTML"):

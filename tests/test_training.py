@@ -2,9 +2,11 @@
 
 import dataclasses
 import io
+import itertools
 import json
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import socket
@@ -13,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -365,7 +368,9 @@ def test_a_changed_corpus_is_refused(corpus: Corpus, tmp_path: Path, pairs: list
     for changed in ([word, *pairs[1:190]], [pairs[1], pairs[0], *pairs[2:190]], pairs[:189]):
         write_tsv(Path(path), changed)
         before = (tmp_path / "run/data/train.arrow").read_bytes()
-        with pytest.raises(DragomanError, match=f"{path}: not the same text that .*train.arrow was made from"):
+        with pytest.raises(
+            DragomanError, match=f"{path}: not the texts, weights and tags that .*train.arrow was made from"
+        ):
             run_training(with_training(config, max_steps=2))
         assert (tmp_path / "run/data/train.arrow").read_bytes() == before
     write_tsv(Path(path), pairs[:190])  # the control: with the text back, it is resumed
@@ -375,7 +380,7 @@ def test_a_changed_corpus_is_refused(corpus: Corpus, tmp_path: Path, pairs: list
 def test_other_dev_pairs_are_refused(started: RunConfig):
     """Scores on them could not be compared."""
     before = (Path(started.out) / "data/dev.arrow").read_bytes()
-    with pytest.raises(DragomanError, match=r"not the same text that .*dev.arrow was made from"):
+    with pytest.raises(DragomanError, match=r"not the texts, weights and tags that .*dev.arrow was made from"):
         run_training(dataclasses.replace(started, dev=started.train))
     assert (Path(started.out) / "data/dev.arrow").read_bytes() == before
     settings = read_toml(Path(started.out) / "config.toml")
@@ -636,6 +641,21 @@ def test_fine_tuning_starts_where_the_model_is(corpus: Corpus, tmp_path: Path, t
     )
     assert fresh > tuned + 0.5
     assert read_toml(out / "config.toml")["model"] == read_toml(trained / "config.toml")["model"]
+
+
+def test_the_time_of_an_epoch_counts_each_pair_as_often_as_it_comes(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A clock that is five seconds later each time it is asked, so long does the largest batch take."""
+    clock = itertools.count(step=5)
+    monkeypatch.setattr("dragoman.training.loop.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    seconds = []
+    for weight in (1, 5):
+        config = run_config(corpus, tmp_path / str(weight), max_steps=1)
+        run_training(dataclasses.replace(config, train=(corpus[0], f"weight={weight}")))
+        log = (tmp_path / str(weight) / "train.log").read_text(encoding="utf-8")
+        seconds.append(int(re.search(r"takes about (\d+) s", log)[1]))
+    assert 4 <= seconds[1] / seconds[0] <= 6
 
 
 def test_the_best_of_a_fine_tuning_can_be_its_start(corpus: Corpus, tmp_path: Path, trained: Path):

@@ -1,6 +1,7 @@
 """dragoman serve"""
 
 import importlib.util
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -66,6 +67,7 @@ def main(arguments: list[str]) -> None:
         from dragoman.server.keys import add_key
 
         print(add_key(Path(options.serve.api_keys), options.new_key))
+        print("a server that is running takes it once it is started again", file=sys.stderr)
         return
     if options.serve.processes > 1:
         from dragoman.server.processes import supervise

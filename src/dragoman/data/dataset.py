@@ -224,7 +224,9 @@ def tokenise(
                 notes += left_out.notes()
             if expected and digest.hexdigest() != expected:
                 names = " ".join(spec.name for spec in specs)
-                raise DragomanError(f"{names}: not the same text that {path} was made from; choose another --out")
+                raise DragomanError(
+                    f"{names}: not the texts, weights and tags that {path} was made from; choose another --out"
+                )
     except OSError as error:
         raise DragomanError(f"{path}: could not be written: {error.strerror or error}") from None
     return Pairs.open(path), notes

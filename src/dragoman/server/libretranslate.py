@@ -225,6 +225,9 @@ def suggest(call: Call) -> SuggestAnswer:
     check_pair(call.service, source, target)
     if source == target:
         raise Refusal(400, "Invalid request: source and target are the same language")
+    for name, text in (("q", request.q), ("s", request.s)):
+        if not text.strip():
+            raise Refusal(400, f"Invalid request: missing {name} parameter")
     texts, others = request.q.splitlines(), request.s.splitlines()
     pairs = list(zip(texts, others, strict=True)) if len(texts) == len(others) else [(request.q, request.s)]
     lines = [

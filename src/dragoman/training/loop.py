@@ -233,7 +233,7 @@ class Loop:
                 f"a batch of {settings.batch_tokens:,} tokens does not fit in memory: {smaller}raise "
                 f"training.micro_batches above {settings.micro_batches}"
             )
-        seconds = (time.monotonic() - began) * int(run.pairs.lengths[:, 1].sum()) / tokens
+        seconds = (time.monotonic() - began) * self.target_tokens(self.batches.order) / tokens
         megabytes = 16 * parameter_count(run.learner.model) / 1e6  # weights, gradients, two moments
         self.journal.log(
             f"{megabytes:,.0f} MB of weights, gradients and moments; the largest batch fits; "

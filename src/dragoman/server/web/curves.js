@@ -122,7 +122,7 @@ export class CurveFigure {
     const { width, height, content } = chart(runs, this.curve, settings, wide, "currentColor");
     const last = this.lastValues();
     this.picture.replaceChildren(picture(width, height, content, this.caption(last)));
-    this.below.textContent = last;
+    this.below.textContent = last + this.smoothed();
     this.fill();
   }
 
@@ -132,10 +132,13 @@ export class CurveFigure {
     return last.map(([name, point]) => `${name}: ${shown(point[2])}`).join("; ") || t("runs.nothing");
   }
 
-  caption(last = this.lastValues()) {
+  smoothed() {
     const { settings } = this.read();
-    const smoothed = settings.smooth > 1 && !DEV.includes(this.curve) ? t("runs.smoothed", settings.smooth) : "";
-    return t("runs.caption", t(`curve.${this.curve}`), t(`by.${settings.by}`), smoothed, last);
+    return settings.smooth > 1 && !DEV.includes(this.curve) ? t("runs.smoothed", settings.smooth) : "";
+  }
+
+  caption(last = this.lastValues()) {
+    return t("runs.caption", t(`curve.${this.curve}`), t(`by.${this.read().settings.by}`), this.smoothed(), last);
   }
 
   json() {

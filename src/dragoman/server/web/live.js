@@ -237,11 +237,23 @@ function swap() {
 let corrected = null; // what a suggestion is for: the text may change while somebody writes it
 
 function openSuggestion() {
-  corrected = last;
-  at("#suggestion").hidden = false;
-  at("#better").value = translated();
-  at("#better").lang = last.wish.target;
-  at("#better").focus();
+  const better = at("#better");
+  if (at("#suggestion").hidden) {
+    corrected = last;
+    at("#suggestion").hidden = false;
+    at("#corrected").textContent = last.lines.join("\n");
+    better.value = translated();
+    better.lang = last.wish.target;
+    better.rows = Math.min(Math.max(last.lines.length, 3), 12);
+    better.setSelectionRange(0, 0);
+    better.scrollTop = 0;
+    drawSuggestion();
+  }
+  better.focus();
+}
+
+function drawSuggestion() {
+  for (const id of ["send", "copy"]) at(`#suggestion-${id}`).disabled = !at("#better").value.trim();
 }
 
 function closeSuggestion() {
@@ -253,13 +265,14 @@ async function sendSuggestion(event) {
   event.preventDefault();
   const { wish, lines } = corrected;
   const body = { q: lines.join("\n"), s: at("#better").value, source: wish.source, target: wish.target };
+  clearTrouble();
   try {
     await ask("suggest", { body });
     say(() => t("suggestion.thanks"));
     at("#announcement").textContent = t("suggestion.thanks");
     closeSuggestion();
   } catch (error) {
-    showTrouble(error, () => sendSuggestion(event));
+    showTrouble(error, () => at("#suggestion").hidden || sendSuggestion(event)); // it may be cancelled by then
   }
 }
 
@@ -350,6 +363,7 @@ at("#probabilities").addEventListener("change", ({ target: { checked } }) => {
   say(() => (checked ? t("probabilities.note") : ""));
 });
 at("#suggest").addEventListener("click", openSuggestion);
+at("#better").addEventListener("input", drawSuggestion);
 at("#suggestion-copy").addEventListener("click", (event) => copy(at("#better").value, event.target));
 at("#suggestion-cancel").addEventListener("click", closeSuggestion);
 at("#suggestion").addEventListener("submit", sendSuggestion);

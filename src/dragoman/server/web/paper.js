@@ -241,13 +241,6 @@ function markChoices(words, others) {
   });
 }
 
-export function unmarkChoice(word) {
-  word.classList.remove("choice");
-  word.removeAttribute("role");
-  word.removeAttribute("aria-haspopup");
-  say(() => inOtherWords(0));
-}
-
 // attended: called when another word or sentence gets the focus.
 export function setUpPaper(attended) {
   onFocus = attended;

@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { at, make, t } from "./elements.js";
 import { cut, examine, find, nameOf, steer } from "./lines.js";
-import { goToWord, LEAST, percent, shown, unmarkChoice } from "./paper.js";
+import { goToWord, LEAST, percent, shown } from "./paper.js";
 
 let redraw = () => {};
 let pairNow = () => null;
@@ -163,12 +163,7 @@ async function offer(word) {
     const { words } = await ask("api/v1/alternatives", { body, signal });
     if (!word.isConnected) return at("#choices").hidePopover();
     const others = words.filter(({ word: other }) => other !== own);
-    const likely = others.length && others[0].probability >= LEAST;
-    if (!likely && place.word in known.others) {
-      // What the word was marked by is the most that another one may have; now it is known what they have.
-      known.others[place.word] = others[0]?.probability ?? 0;
-      unmarkChoice(word);
-    }
+    const likely = others.length && others[0].probability >= LEAST; // what it was marked by is the most that one may have
     status.textContent = likely ? t("choices.note") : others.length ? t("choices.few", percent(LEAST)) : t("choices.none");
     list.replaceChildren(...others.map((one) => make("li", {}, choice(one, body.target, () => choose(word, own, prefix, one)))));
     at("button", list)?.focus();
