@@ -151,6 +151,7 @@ def test_a_key_is_shown_once_and_stored_as_a_digest(dragoman: Any, tmp_path: Pat
     file = tmp_path / "keys.json"
     first: Ran = dragoman("serve", "--api-keys", file, "--new-key", "weblate")
     second = add_key(file, "other")
+    assert "started again" in first.err
     assert first.out.strip() not in file.read_text()
     assert len(first.out.strip()) >= 43  # 256 bits
     keys = read_keys(file)
