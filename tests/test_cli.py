@@ -901,7 +901,7 @@ def test_what_is_flagged_in_a_document_has_its_line(dragoman, brief: Path, name:
     Path(name).write_text(text.format(source, source))
     ran = dragoman("translate", "-m", brief, "-i", name, "-o", f"out{Path(name).suffix}")
     flagged = [line for line in ran.err.splitlines() if source in line]
-    assert flagged == [f"{name}:{line}: '{source}': too short" for line in lines]
+    assert flagged == [f"{name}:{line}: '{source}': translation flagged: too short" for line in lines]
 
 
 def test_after_a_catalogue_its_messages_are_counted(dragoman, trained: Path):

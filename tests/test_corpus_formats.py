@@ -222,6 +222,7 @@ def test_columns_of_a_spreadsheet_are_named_or_numbered(tmp_path: Path, delimite
         ("Original,Translation,Note", "Original,Translation"),
         ("No,English (UK),German,pt-BR", "German,pt-BR"),
         ('"a, b",c', "1,2"),
+        ("It may be a sentence.,Puede ser una frase.", "1,2"),
         ("text", "1,2"),
     ],
 )

@@ -433,7 +433,9 @@ def insight(dragoman) -> Callable[..., Ran]:
 def test_the_command_says_in_korean_what_it_shows(insight, trained: Path, corpus: tuple[str, str]):
     ran = insight(trained, "--pairs", corpus[1], "--out", "insight.svg", "--language", "ko")
     assert (ran.code, ran.out) == (0, "insight.svg\n")
-    assert ran.err.startswith("체크포인트 2개, 40단계에서 80단계까지. 문장 쌍 10개의 학습 손실(레이블 스무딩 0.1): ")
+    assert ran.err.startswith(
+        f"체크포인트 2개, 40단계에서 80단계까지. 문장 쌍 10개({corpus[1]})의 손실(레이블 스무딩 0.1): "
+    )
     assert "교차 어텐션: 1층 가운데 1층, 헤드 2개" in ran.err
     assert "기울기의 노름" in Path("insight.svg").read_text(encoding="utf-8")
 
@@ -443,7 +445,8 @@ def test_the_command_prints_the_name_of_its_file(insight, trained: Path, corpus:
     flags = ["--out", out] if out != "insight.html" else []
     ran = insight(trained, "--pairs", corpus[1], *flags)
     assert (ran.code, ran.out) == (0, f"{out}\n")
-    assert ran.err.startswith("2 checkpoints, steps 40 to 80; training loss (label smoothing 0.1) of 10 pairs ")
+    loss = f"loss with label smoothing 0.1 of 10 pairs ({corpus[1]}): "
+    assert ran.err.startswith(f"2 checkpoints, steps 40 to 80; {loss}")
     assert Path(out).stat().st_size > 10_000
 
 

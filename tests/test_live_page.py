@@ -498,6 +498,8 @@ def test_lines_that_are_no_terms_are_named_with_the_reason_and_the_others_kept(v
     ]
     fields = tab.locator("#terms tbody input")
     assert [field.input_value() for field in fields.all()] == ["dog", "개", "bear", "곰"]
+    tab.locator("#open-terms").set_input_files({"name": "no.tsv", "mimeType": "text/plain", "buffer": b"\n"})
+    assert tab.locator("#terms-faults p").inner_text() == "Terms taken: 0. Lines left out: 0"
     tab.locator("#add-term").click()  # an empty row does not stay beside lines that are pasted into it
     tab.evaluate("navigator.clipboard.writeText('cat\\t고양이\\nhound')")
     fields.last.press("Control+v")  # lines do not become one term
@@ -734,6 +736,16 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         assert tab.evaluate(asks)
         tab.locator("#document").set_input_files({"name": "no.docx", "mimeType": "text/plain", "buffer": b"x"})
         expect(item.last).to_contain_text("no.docx  Documents of this kind are not translated. Formats: .txt .md")
+        # What could not be sent can be sent again.
+        tab.route("**/api/v1/documents", lambda route: route.abort())
+        tab.locator("#document").set_input_files({"name": "b.txt", "mimeType": "text/plain", "buffer": b"A dog."})
+        expect(item.last).to_contain_text("b.txt  The server does not answer.")
+        tab.unroute("**/api/v1/documents")
+        gate.open.set()
+        count = item.count()
+        item.last.get_by_role("button", name="Try again").click()
+        expect(item.last).to_contain_text("translated; texts: 1")
+        assert item.count() == count
 
 
 # When something goes wrong.
@@ -958,7 +970,7 @@ def test_everything_can_be_reached_by_keyboard(visit):
 
 def test_a_better_translation_is_kept_by_a_server_that_takes_them(visit, models: Models, tmp_path: Path):
     with running(models, replace(CONFIG, suggestions=str(tmp_path))) as taking:
-        page = visit("#source=en&target=ko", at=taking)
+        page = visit("#source=en&target=ko", at=taking, expected="ERR_FAILED")
         page.type(f"{TEXT}\n{OTHER}")
         page.tab.locator("#output .word").first.wait_for()
         page.tab.locator("#suggest").click()
@@ -972,8 +984,16 @@ def test_a_better_translation_is_kept_by_a_server_that_takes_them(visit, models:
         page.shows(*answered(taking, OTHER))
         page.tab.locator("#suggestion-copy").click()
         assert page.tab.evaluate("navigator.clipboard.readText()") == "하나\n둘"
-        page.tab.locator("#suggestion [type=submit]").click()
+        page.tab.locator("#suggestion [type=submit]").dblclick()
         page.tab.get_by_text("Thank you.").first.wait_for()
+        # What could not be sent is not sent later, by itself, and not after a cancel.
+        page.tab.route("**/suggest", lambda route: route.abort())
+        page.tab.locator("#suggest").click()
+        page.tab.locator("#suggestion [type=submit]").click()
+        page.tab.get_by_text("The server does not answer.").wait_for()
+        expect(page.tab.locator("#trouble button")).to_have_count(0)
+        page.tab.locator("#suggestion-cancel").click()
+        expect(page.tab.locator("#trouble")).to_be_hidden()
         assert (tmp_path / "en-ko.tsv").read_text(encoding="utf-8") == f"{TEXT}\t하나\n{OTHER}\t둘\n"
     assert not visit("#source=en&target=ko").tab.locator("#suggest").is_visible()  # the control
 

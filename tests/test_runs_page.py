@@ -111,6 +111,14 @@ def test_curves_are_drawn_as_the_reader_asks_and_saved(visit: Any, following: Ru
     svg = ElementTree.fromstring(saved["SVG"])
     assert "means of 5 points" in "".join(svg.itertext())
     assert "<script" not in saved["HTML"]
+    tab.locator("#runs input").first.uncheck()
+    if tab.locator("#runs input:checked").count():
+        tab.locator("#runs input:checked").uncheck()
+    assert loss.locator("figcaption").inner_text().startswith("no run is ticked")
+    expect(tab.locator("#validation option:checked")).to_have_text("no run is ticked")
+    tab.reload()
+    tab.locator("#runs input").first.wait_for()
+    expect(tab.locator("#runs input:checked")).to_have_count(0)
     link = tab.locator("#runs a")
     assert link.inner_text() == "translate with step 80"
     link.click()

@@ -311,6 +311,14 @@ def started(corpus: Corpus, tmp_path: Path, whole: Whole) -> RunConfig:
     return config
 
 
+@pytest.mark.parametrize("name", ["train", "dev", "out"])
+def test_a_run_without_what_it_needs_is_refused(corpus: Corpus, tmp_path: Path, name: str):
+    config = run_config(corpus, tmp_path / "run")
+    with pytest.raises(UsageError, match=f"^{name} must name "):
+        train(dataclasses.replace(config, **{name: () if name != "out" else ""}))
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "changed"),
     [

@@ -64,7 +64,11 @@ RULES = {
     "nul": CheckRule(
         "warning", "a NUL character", "the text is damaged: create it again; or UTF-16: iconv -f utf-16le -t utf-8"
     ),
-    "carriage-return": CheckRule("warning", "a carriage return inside a line", NEWLINE_TRAP),
+    "carriage-return": CheckRule(
+        "warning",
+        "a carriage return inside a line",
+        rf"{NEWLINE_TRAP}; if lines end so here, as in files of old Macs: tr '\r' '\n' < old.txt > new.txt",
+    ),
     "line-separator": CheckRule("warning", "a Unicode line separator (VT FF FS GS RS NEL LS PS)", NEWLINE_TRAP),
     "byte-order-mark": CheckRule("warning", "a byte order mark inside the text", "delete it: files were concatenated"),
     "replacement-character": CheckRule(

@@ -43,6 +43,7 @@ def main(arguments: list[str]) -> None:
     """Run `dragoman insight`: write a page or a figure of how a run learned, and print its name."""
     options = parse(Options, "insight", folders_first(arguments))
     from dragoman.data.corpus import read_corpus
+    from dragoman.data.spec import parse_corpora
     from dragoman.files import replace_file
     from dragoman.inspection import CATALOGUE
     from dragoman.inspection.figure import FORMATS, save
@@ -66,6 +67,7 @@ def main(arguments: list[str]) -> None:
     settings = options.run / "config.toml"
     config = update(RunConfig(), read_toml(settings), str(settings))
     try:
+        specs = parse_corpora(options.pairs or config.dev)
         corpus = read_corpus(options.pairs or config.dev)
     except DragomanError as error:
         if options.pairs:
@@ -86,11 +88,12 @@ def main(arguments: list[str]) -> None:
         corpus.target_tags,
     )
     first, last = history.snapshots[0], history.snapshots[-1]
-    loss = f"training loss (label smoothing {smoothing:g})" if smoothing else "loss"
+    loss = f"loss with label smoothing {smoothing:g}" if smoothing else "loss"
+    names = ", ".join(spec.name for spec in specs)
     say = speaker(options.language, CATALOGUE)
     summary = (
         f"{len(history.snapshots)} checkpoints, steps {first.step:,} to {last.step:,}; "
-        f"{loss} of {plural(history.pairs, 'pair')} {first.loss:.2f} to {last.loss:.2f}; "
+        f"{loss} of {plural(history.pairs, 'pair')} ({names}): {first.loss:.2f} to {last.loss:.2f}; "
         f"cross-attention of {history.head_name} for '{' '.join(history.source[:-1])}'"
     )
     print(say(summary), file=sys.stderr)

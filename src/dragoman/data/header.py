@@ -20,6 +20,7 @@ uk Ukrainian українська, ur Urdu, uz Uzbek, vi Vietnamese, yo Yoruba, 
 """
 LANGUAGE = frozenset(LANGUAGES.casefold().replace(",", " ").split())
 REGION = re.compile(r"[-_]\w{2,4}$")  # en-US, zh_Hans
+LONGEST_NAME = 3  # words
 NUMBERS = ("id", "no")  # as names of columns more often than Indonesian and Norwegian
 ROLE = re.compile(r"(source|src|target|tgt|trg|original|translation)([ _](text|sentence|segment|language|lang))?")
 
@@ -39,10 +40,12 @@ def suggest_columns(columns: Sequence[str], otherwise: str) -> str:
     """Return two of the columns as `columns=` names them: languages if two of them are, else the first two.
 
     Of a dotted name such as 'translation.en', the last part is the language. A column with numbers, such as 'id', is
-    taken only if there are no two others. otherwise: what to return where there are no two, or names have commas.
+    taken only if there are no two others. otherwise: what to return where there are no two, or names have commas or are
+    sentences.
     """
     last = {name: name.rpartition(".")[2] for name in columns}
     others = [name for name in columns if last[name].casefold() not in NUMBERS]
     languages = [name for name in others if is_language(last[name])]
     two = next((some for some in (languages, others) if len(some) > 1), columns)[:2]
-    return ",".join(two) if len(two) == 2 and "," not in "".join(two) else otherwise
+    are_names = len(two) == 2 and "," not in "".join(two) and all(len(name.split()) <= LONGEST_NAME for name in two)
+    return ",".join(two) if are_names else otherwise

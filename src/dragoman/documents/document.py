@@ -73,8 +73,8 @@ class Document:
         for passage in sorted(passages, key=lambda passage: (passage.start, -passage.end)):
             (unreadable if any(map(UNREADABLE.search, passage.texts)) else self.passages).append(passage)
         if unreadable:
-            count, line = len(unreadable), line_number(original, unreadable[0].start)
-            reason = f"{count:,} text(s) from here on have bytes that are not {encoding}, or NUL: left as they are"
+            texts, line = plural(len(unreadable), "text"), line_number(original, unreadable[0].start)
+            reason = f"{texts} from here on with bytes that are not {encoding}, or with NUL: left untranslated"
             self.skipped.append(Skipped(line, reason))
 
     @property

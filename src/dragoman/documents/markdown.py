@@ -24,6 +24,7 @@ from dragoman.documents.inline import (
     has_words,
     split_translation,
 )
+from dragoman.errors import plural
 from dragoman.text.placeholders.detect import TEMPLATE
 
 InlineRule = Callable[[StateInline, bool], bool]
@@ -80,7 +81,7 @@ def parse_markdown(data: bytes) -> Document:
                 lost.append(lines[first][0])
     skipped = []
     if lost:
-        reason = f"{len(lost):,} block(s) from here on could not be found again in the source: left as they are"
+        reason = f"{plural(len(lost), 'block')} from here on could not be found again in the source: left untranslated"
         skipped.append(Skipped(line_number(original, lost[0]), reason))
     return Document(original, encoding, passages, skipped)
 

@@ -21,6 +21,7 @@ from dragoman.documents.document import (
     translatable_lines,
 )
 from dragoman.documents.encoding import decode
+from dragoman.errors import plural
 
 LINE = re.compile(
     r"""[ \t]*(?:
@@ -89,7 +90,7 @@ def parse_po(data: bytes) -> Document:
     if not message:
         skipped.append(Skipped(bad_lines[0] if bad_lines else 0, "not PO (there is no message in it)"))
     elif bad_lines:
-        reason = f"{len(bad_lines):,} line(s) from here on are not PO: their messages are left as they are"
+        reason = f"not PO from here on: {plural(len(bad_lines), 'line')}, whose messages are left untranslated"
         skipped.append(Skipped(bad_lines[0], reason))
     return Document(original, encoding, passages, skipped, readable=message is not None, left=left)
 

@@ -11,7 +11,7 @@ import torch
 from dragoman.config.fields import check_argument, check_choice
 from dragoman.data.batches import Ids
 from dragoman.data.corpus import read_corpus
-from dragoman.errors import DragomanError, UsageError
+from dragoman.errors import DragomanError, UsageError, plural
 from dragoman.evaluation.metrics import Scores, evaluate
 from dragoman.export.ctranslate2 import CTRANSLATE2
 from dragoman.export.huggingface import HUGGING_FACE
@@ -42,6 +42,7 @@ class Quality:
     """What rounding to int8 costs: BLEU and chrF of the model and of its export on the same pairs."""
 
     test: str  # the names of the files
+    beam: int  # of the searches
     model: Scores
     export: Scores
 
@@ -50,7 +51,9 @@ class Quality:
             f"{one.name} {one.value:.1f} -> {other.value:.1f}"
             for one, other in ((self.model.bleu, self.export.bleu), (self.model.chrf, self.export.chrf))
         )
-        return f"int8 on {self.test}, {self.model.sentences:,} pairs: {scores} ({self.model.bleu.signature})"
+        search = f"beam {self.beam}" if self.beam > 1 else "greedy search"
+        pairs = plural(self.model.sentences, "pair")
+        return f"int8 on {self.test}, {pairs}, {search}: {scores} ({self.model.bleu.signature})"
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,7 @@ def measure(exported: Exported, target: Target, engine: Copy, test: Sequence[str
     for translator in (native, native.replace(engine=engine)):
         found = translator.translate(sources, corpus.tags, target_tags=corpus.target_tags)
         scores.append(evaluate([translation.text for translation in found], references))
-    quality = Quality(" ".join(test), *scores)
+    quality = Quality(" ".join(test), target.search.beam, *scores)
     if quality.model.bleu.value - quality.export.bleu.value > MOST_LOST:
         advice = "try --compute-type float32, or --test with more pairs"
         raise Mismatch(f"{quality}: more than {MOST_LOST} BLEU are lost; {advice}")

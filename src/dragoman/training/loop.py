@@ -40,12 +40,15 @@ def train(config: RunConfig, journal: Journal | None = None) -> TrainingProgress
     Ctrl-C and SIGTERM stop after the step in progress and save; then KeyboardInterrupt, or SystemExit with code 143, is
     raised. Started by torchrun, all processes do this together, and the first one writes. Raise DragomanError for
     corpora and folders that cannot be used, where training diverges, and where another process is gone; UsageError for
-    a config without a folder.
+    a config without a folder or pairs.
     """
     if not isinstance(config, RunConfig):
         raise UsageError(f"train takes a RunConfig, not {config!r}")
     if not config.out:
         raise UsageError("out must name the folder of the run, such as out='runs/mine'")
+    for name in ("train", "dev"):
+        if not getattr(config, name):
+            raise UsageError(f"{name} must name a file with sentence pairs, such as {name}=('{name}.tsv',)")
     if journal is None:
         with open_journal(config) as journal:
             return train(config, journal)

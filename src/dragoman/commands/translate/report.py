@@ -19,7 +19,7 @@ class TranslationReport:
     def add(self, location: str, translation: Translation) -> None:
         """Log the flags of a translation and whether a sentence was cut, and count it."""
         if translation.flags:
-            self.progress.log(f"{location}: {', '.join(translation.flags)}")
+            self.progress.log(f"{location}: translation flagged: {', '.join(translation.flags)}")
         if self.translator.cuts_sentence(translation):
             limit = self.translator.max_source_tokens
             self.progress.log(f"{location}: a sentence of more than {limit} tokens is translated in several segments")

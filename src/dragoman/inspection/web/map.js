@@ -73,7 +73,7 @@ export class HeatMap {
     this.draw();
     this.fill();
     const { name } = this;
-    const caption = () => `${shown.caption} ${fixed(shown.low)}–${fixed(shown.high)}: ${shown.scale}`;
+    const caption = () => `${shown.caption}; ${fixed(shown.low)}–${fixed(shown.high)}: ${shown.scale}`;
     const [svg, json, rows] = [(below) => this.svg(below), () => this.json(), () => this.texts()];
     saveButtons(at(".save", this.root), { name, caption, svg, json, rows });
     if (this.cursor.style.display === "block") this.goTo(this.row, this.column);

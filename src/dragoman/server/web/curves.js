@@ -62,7 +62,7 @@ function chart(runs, curve, settings, width, ink) {
   const height = TOP + HIGH + BOTTOM + 18 * Math.max(1, lines.length) + 16;
   const text = (x, y, content, anchor) =>
     `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" font-size="11" text-anchor="${anchor}" fill="${ink}">${xml(content)}</text>`;
-  if (!lines.length) return { width, height, content: text(width / 2, HIGH / 2, t("runs.nothing"), "middle") };
+  if (!lines.length) return { width, height, content: text(width / 2, HIGH / 2, t(runs.length ? "runs.nothing" : "runs.unticked"), "middle") };
   const [[left, right], [least, most]] = [wide(ends([...xs, 0])), wide(ends(ys))];
   const [low, high] = [least - (most - least) / 25, most + (most - least) / 25];
   const [toX, toY] = [
@@ -101,8 +101,8 @@ export class CurveFigure {
     this.below = make("figcaption", {});
     this.save = make("div", { class: "save" });
     this.rows = make("div", { class: "scroll", tabindex: "0", role: "group", "data-label": "table" });
-    this.details = make("details", { ontoggle: () => this.fill() }, make("summary", { "data-t": "as-table" }), this.rows, this.save);
-    root.append(make("figure", {}, this.title, this.picture, this.below, this.details));
+    this.details = make("details", { ontoggle: () => this.fill() }, make("summary", { "data-t": "as-table" }), this.rows);
+    root.append(make("figure", {}, this.title, this.picture, this.below, this.save, this.details));
   }
 
   speak() {
@@ -129,7 +129,7 @@ export class CurveFigure {
   lastValues() {
     const { runs, settings } = this.read();
     const last = runs.map((run) => [run.name, pointsOf(run, this.curve, settings).at(-1)]).filter(([, point]) => point);
-    return last.map(([name, point]) => `${name}: ${shown(point[2])}`).join("; ") || t("runs.nothing");
+    return last.map(([name, point]) => `${name}: ${shown(point[2])}`).join("; ") || t(runs.length ? "runs.nothing" : "runs.unticked");
   }
 
   smoothed() {

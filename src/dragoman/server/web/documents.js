@@ -110,7 +110,7 @@ async function translateFile(file) {
       found = await ask(path(), { method: "GET", signal: stop.signal });
     }
     bar.remove();
-    item.draw(() => t("document.done", found.texts));
+    item.draw(() => t(found.texts ? "document.done" : "document.none", found.texts));
     const save = async () => {
       let content;
       try {
@@ -136,6 +136,11 @@ async function translateFile(file) {
     const known = { offline: "document.away", busy: "busy", key: "key-needed", failed: "failed" }[error.kind];
     item.draw(() => (known ? t(known) : error.kind === "unfit" ? error.message : t("document.refused", error.message)));
     item.classList.add("warning");
-    buttons.replaceChildren(button("document.remove", leave));
+    const again = () => {
+      item.remove();
+      translateFile(file);
+    };
+    const passing = ["offline", "busy", "failed"].includes(error.kind);
+    buttons.replaceChildren(...(passing ? [button("again", again), " "] : []), button("document.remove", leave));
   }
 }

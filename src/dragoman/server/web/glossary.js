@@ -213,7 +213,7 @@ function takeLines(text) {
   if (said.length > shown.length) shown.push(make("li", {}, t("document.more", said.length - shown.length)));
   redraw();
   const summary = make("p", {}, t("term-faults", first.size, said.length - replaced.length));
-  at("#terms-faults").replaceChildren(...(said.length ? [summary, make("ul", {}, ...shown)] : []));
+  at("#terms-faults").replaceChildren(...(said.length || !first.size ? [summary, make("ul", {}, ...shown)] : []));
 }
 
 function keep() {

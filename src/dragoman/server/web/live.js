@@ -235,6 +235,7 @@ function swap() {
 }
 
 let corrected = null; // what a suggestion is for: the text may change while somebody writes it
+let unsent = false; // whether the trouble that is shown is that of a suggestion
 
 function openSuggestion() {
   const better = at("#better");
@@ -257,6 +258,8 @@ function drawSuggestion() {
 }
 
 function closeSuggestion() {
+  if (unsent) clearTrouble();
+  unsent = false;
   at("#suggestion").hidden = true;
   at("#suggest").focus();
 }
@@ -265,14 +268,16 @@ async function sendSuggestion(event) {
   event.preventDefault();
   const { wish, lines } = corrected;
   const body = { q: lines.join("\n"), s: at("#better").value, source: wish.source, target: wish.target };
-  clearTrouble();
+  at("#suggestion-send").disabled = true; // a second click would send it twice
   try {
     await ask("suggest", { body });
     say(() => t("suggestion.thanks"));
     at("#announcement").textContent = t("suggestion.thanks");
     closeSuggestion();
   } catch (error) {
-    showTrouble(error, () => at("#suggestion").hidden || sendSuggestion(event)); // it may be cancelled by then
+    unsent = true;
+    showTrouble(error, null); // whoever wants it sent presses the button again
+    drawSuggestion();
   }
 }
 
@@ -375,6 +380,7 @@ at("#show-keys").addEventListener("click", () => at("#keys").showModal());
 addEventListener("keydown", (event) => {
   if (event.key === "?" && !event.target.closest("input, textarea, select")) at("#keys").showModal();
 });
+addEventListener("beforeunload", (event) => at("#suggestion").hidden || event.preventDefault()); // the browser asks
 addEventListener("hashchange", () => {
   if (!limits.pairs) return;
   readAddress();

@@ -153,7 +153,7 @@ async function readSamples() {
 
 function drawSamples() {
   const { steps } = samples;
-  const latest = steps.length ? t("samples.latest", steps.at(-1).toLocaleString(language)) : t("samples.none");
+  const latest = steps.length ? t("samples.latest", steps.at(-1).toLocaleString(language)) : t(chosen().length ? "samples.none" : "runs.unticked");
   fillSelect(at("#validation"), [["", latest], ...steps.map((step) => [String(step), step.toLocaleString(language)]).reverse()]);
   const shown = JSON.stringify([samples.samples, language]);
   if (at("#samples").known === shown) return;
@@ -217,7 +217,8 @@ async function follow() {
 }
 
 function remember() {
-  const values = new URLSearchParams(chosen().map(({ name }) => ["run", name]));
+  const names = chosen().map(({ name }) => name);
+  const values = new URLSearchParams((names.length || !runs.size ? names : [""]).map((name) => ["run", name])); // none is a choice, too
   const { by, smooth, log } = settings();
   if (by !== "steps") values.set("by", by);
   if (smooth > 1) values.set("smooth", smooth);

@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { at, make, t } from "./elements.js";
 import { cut, examine, find, nameOf, steer } from "./lines.js";
-import { goToWord, LEAST, percent, shown } from "./paper.js";
+import { goToWord, LEAST, percent, say, shown } from "./paper.js";
 
 let redraw = () => {};
 let pairNow = () => null;
@@ -143,6 +143,7 @@ async function offer(word) {
   const { place } = word;
   const sentence = sentenceAt(place);
   if (!sentence || sentence.translation.wish.source === sentence.translation.wish.target) return;
+  if (!sentence.translation.examined) say(() => t("choices.working"));
   const known = await examine(sentence.translation, pairNow());
   if (!word.isConnected || !getSelection().isCollapsed) return; // a second click has selected the word
   if (known.others[place.word] < LEAST) return; // what is said of the word says why

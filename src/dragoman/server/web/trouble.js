@@ -13,7 +13,7 @@ export function clearTrouble() {
   at("#trouble").hidden = true;
 }
 
-// again: what to do once more, by itself after the seconds of the trouble.
+// again: what to do once more, by itself after the seconds of the trouble; null where a button stands there already.
 export function showTrouble(trouble, again) {
   clearTrouble();
   const box = at("#trouble");
@@ -22,7 +22,7 @@ export function showTrouble(trouble, again) {
   const text = { offline: t("offline"), busy: t("busy"), late: t("late"), failed: t("failed") }[trouble.kind];
   const message = make("p", {}, text ?? trouble.message ?? String(trouble));
   box.append(message);
-  if (trouble.kind === "refused" || trouble.kind === "length") return;
+  if (!again || trouble.kind === "refused" || trouble.kind === "length") return;
   const retry = () => {
     clearTrouble();
     again();
@@ -45,7 +45,7 @@ function askForKey(box, again) {
     event.preventDefault();
     giveKey(field.value.trim());
     clearTrouble();
-    again();
+    again?.();
   };
   const label = make("label", { for: "key" }, hasKey() ? t("key-wrong") : t("key-needed"));
   box.append(make("form", { onsubmit: send }, label, " ", field, " ", make("button", {}, t("key-give"))));

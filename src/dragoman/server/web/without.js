@@ -69,7 +69,8 @@ function drawDrops([whole, less], lang) {
   const rows = whole.map(([word, log], number) => {
     const [before, after] = [Math.exp(log), Math.exp(less[number]?.[1] ?? log)];
     const drop = before - after;
-    const cells = [before, after, drop].map((value) => make("td", {}, `${fixed(100 * value, 1)}%`));
+    const texts = [`${fixed(100 * before, 1)}%`, `${fixed(100 * after, 1)}%`, fixed(100 * drop, 1)];
+    const cells = texts.map((text) => make("td", {}, text));
     return [make("th", { scope: "row", lang, dir: "auto", class: drop >= MUCH ? "much" : null }, word), ...cells];
   });
   at("#without-words").replaceChildren(table(head, rows));
