@@ -1,6 +1,6 @@
 # make demo: train a translator for a phrasebook, translate, draw.   make test: lint, types and all tests but the slow ones.
 # make docs: write the reference of the Python names into build/reference.
-# make course: repeat the experiments that docs/course quotes, and say which of its numbers differ.
+# make course: repeat the experiments that docs/course quotes, in full, and write their numbers and figures there.
 # Both create .venv first, with the exact versions of constraints.txt.
 
 PYTHON ?= python3
@@ -49,10 +49,10 @@ lint: .venv/test.installed
 docs: .venv/docs.installed
 	$(BIN)/python scripts/api_reference.py build/reference
 
-# One thread, because the number of threads changes the last digits.
+# One thread, because the number of threads changes the last digits; that takes more than an hour.
 course: .venv/test.installed
-	OMP_NUM_THREADS=1 $(BIN)/dragoman lab all --quick --out runs/course
-	$(BIN)/python scripts/course_numbers.py runs/course/tables
+	OMP_NUM_THREADS=1 $(BIN)/dragoman lab all --out runs/course
+	$(BIN)/python scripts/course_numbers.py --keep runs/course
 
 benchmark: .venv/benchmark.installed peers
 	$(BIN)/dragoman benchmark training --threads 2

@@ -2,10 +2,13 @@
 
     python scripts/course_numbers.py                        the pages against docs/course/results
     python scripts/course_numbers.py runs/course/tables     the pages against a fresh run, leaving out times
-    python scripts/course_numbers.py --keep runs/course     adopt a fresh run's tables and figures, then compare
+    python scripts/course_numbers.py --keep runs/course     adopt a fresh run, then compare
 
 docs/course/numbers.md names the cell that each number repeats. The exit code is 1 if a number differs from its cell or
 is not on its page, or if a result on the tour has a number that numbers.md does not list.
+
+--keep takes over tables and figures, writes the new numbers into numbers.md and onto the pages, and prints each change:
+read the sentences around them, which may no longer be true. What it cannot decide is left, and then differs.
 """
 
 import argparse
@@ -21,7 +24,7 @@ from pathlib import Path
 COURSE = Path(__file__).parents[1] / "docs" / "course"
 TOURS, SLIPS = ("tour.md", "tour.ko.md"), ("slips.md", "slips.ko.md")
 # A number stands alone: it is not part of a name (seq2seq), a time of day (8:35) or a date.
-NUMBER = re.compile(r"(?<![\w.:,−-])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]\d+)?(?![\d:]|-\d)(?: (?:%|MiB))?")
+NUMBER = re.compile(r"(?<![\w.:,−-])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]\d+)?(?![\d:]|-\d)(?:\s(?:%|MiB))?")
 NAMES = re.compile(r"`[^`]*`|(?:note|노트|table|표)\s\d+", re.IGNORECASE)  # they have digits that are not numbers
 SUMMARIES: dict[str, Callable[[Sequence[float]], float]] = {
     "smallest": min,
@@ -67,19 +70,26 @@ def read_unmeasured(course: Path) -> dict[str, set[str]]:
     return {cells[0]: set(NUMBER.findall(cells[1])) for cells in rows if len(cells) == 3 and cells[0].isdigit()}
 
 
+def stations(page: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each station of a tour, or of each slip."""
+    parts = re.split(r"^(##+) (\d+)\. ", page, flags=re.MULTILINE)
+    for mark, number, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        yield number if mark == "##" else f"slip {number}", text
+
+
+def result_of(text: str) -> str:
+    """Return the paragraph of a station with its results; '' without one."""
+    found = re.search(r"^\*\*(?:Result|결과)\*\*.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    return found[0] if found else ""
+
+
 def numbers_in_results(tour: str) -> dict[str, list[str]]:
     """Return {station: the numbers in its paragraph of results}."""
-    stations = re.split(r"^## (\d+)\. ", tour, flags=re.MULTILINE)
-    numbers = {}
-    for station, text in zip(stations[1::2], stations[2::2], strict=True):
-        result = re.search(r"^\*\*(?:Result|결과)\*\*.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
-        numbers[station] = NUMBER.findall(" ".join(NAMES.sub("", result[0]).split())) if result else []
-    return numbers
+    return {at: NUMBER.findall(" ".join(NAMES.sub("", result_of(text)).split())) for at, text in stations(tour)}
 
 
 def numbers_in_slips(page: str) -> dict[str, list[str]]:
-    slips = re.split(r"^### (\d+)\. ", page, flags=re.MULTILINE)
-    return {f"slip {n}": NUMBER.findall(text) for n, text in zip(slips[1::2], slips[2::2], strict=True)}
+    return {at: NUMBER.findall(" ".join(text.split())) for at, text in stations(page)}
 
 
 def cell_values(source: Source, folder: Path) -> list[float]:
@@ -104,11 +114,25 @@ def cell_values(source: Source, folder: Path) -> list[float]:
 
 def agrees(source: Source, value: float) -> bool:
     """Return whether the number is the value rounded to its digits. The sentence around it takes care of the sign."""
-    number, _, unit = source.number.replace(",", "").partition(" ")
-    factor = {"%": 1 if source.column.endswith("(%)") else 100, "MiB": 2**-20, "": 1}[unit]
+    number = source.number.replace(",", "").partition(" ")[0]
     mantissa, _, exponent = number.partition("e")
     decimals = len(mantissa.partition(".")[2]) - int(exponent or 0)
-    return abs(abs(value) * factor - float(number)) <= 0.5 * 10.0**-decimals * (1 + 1e-9)
+    return abs(in_unit(source, value) - float(number)) <= 0.5 * 10.0**-decimals * (1 + 1e-9)
+
+
+def in_unit(source: Source, value: float) -> float:
+    """Return a value, without its sign, in the unit in which the number of a source is printed."""
+    factors = {"%": 1 if source.column.endswith("(%)") else 100, "MiB": 2**-20, "": 1}
+    return abs(value) * factors[source.number.partition(" ")[2]]
+
+
+def printed(source: Source, value: float) -> str:
+    """Return a value as the number of a source is printed, with as many digits."""
+    number, space, unit = source.number.partition(" ")
+    mantissa, exponent, _ = number.partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    style = f".{decimals}e" if exponent else f",.{decimals}f"
+    return f"{in_unit(source, value):{style}}{space}{unit}"
 
 
 def compare_with_tables(sources: list[Source], folder: Path) -> Iterator[str]:
@@ -146,6 +170,42 @@ def keep(sources: list[Source], course: Path, run: Path) -> None:
             shutil.copy(run / "figures" / figure.name, figure)
 
 
+def new_numbers(sources: list[Source], course: Path) -> Iterator[tuple[Source, str]]:
+    """Yield each source whose cell has another number by now, and that number, unless several sources share it.
+
+    A number that stands at a station for two things is left if they differ by now, and so is one that is also there
+    for something that no experiment measured.
+    """
+    unmeasured, wanted = read_unmeasured(course), dict[tuple[str, str], set[str]]()
+    for source in sources:
+        values = cell_values(source, course / "results")
+        news = {source.number if agrees(source, value) else printed(source, value) for value in values}
+        wanted.setdefault((source.at, source.number), set()).update(news)
+    for source in sources:
+        news = wanted[source.at, source.number]
+        if len(news) == 1 and news != {source.number} and source.number not in unmeasured.get(source.at, ()):
+            yield source, *news
+
+
+def write_numbers(changes: list[tuple[Source, str]], course: Path) -> None:
+    """Write new numbers into numbers.md, and onto the pages where they stand."""
+    numbers = read(course / "numbers.md")
+    for source, new in changes:
+        numbers = numbers.replace(
+            f"| {source.at} | {source.number} | {source.table} |", f"| {source.at} | {new} | {source.table} |"
+        )
+    (course / "numbers.md").write_text(numbers, encoding="utf-8")
+    new_of = {(source.at, source.number): new for source, new in changes}
+    for name in (*TOURS, *SLIPS):
+        page = read(course / name)
+        for at, text in stations(page):
+            old = text if at.startswith("slip") else result_of(text)
+            either = re.compile(f"(?:{NAMES.pattern})|({NUMBER.pattern})", re.IGNORECASE)
+            new = either.sub(lambda match, at=at: new_of.get((at, " ".join((match[1] or "").split())), match[0]), old)
+            page = page.replace(text, text.replace(old, new)) if old else page
+        (course / name).write_text(page, encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", type=Path, nargs="?", help="folder of the tables; default: docs/course/results")
@@ -155,6 +215,11 @@ def main() -> int:
     sources = read_sources(options.course)
     if options.keep:
         keep(sources, options.course, options.keep)
+        changes = list(new_numbers(sources, options.course))
+        write_numbers(changes, options.course)
+        for source, new in changes:
+            print(f"{source}: {new}")
+        sources = read_sources(options.course)
     steady = [source for source in sources if options.tables is None or source.remark != "time"]
     differences = [
         *compare_with_tables(steady, options.tables or options.course / "results"),
