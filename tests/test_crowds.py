@@ -104,7 +104,7 @@ def drop_the_next_one(right: Callable[..., Any]) -> Callable[..., Any]:
     ("count", "words", "wrong"),
     [
         pytest.param(24, 12, False, id="some"),
-        pytest.param(24, 12, True, id="control: the wrong row is dropped"),
+        pytest.param(24, 12, True, id="control: the wrong row is dropped", marks=pytest.mark.slow),
         pytest.param(1000, 150, False, id="a thousand", marks=pytest.mark.slow),
         pytest.param(1000, 150, True, id="control of a thousand", marks=pytest.mark.slow),
     ],

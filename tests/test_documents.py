@@ -817,6 +817,8 @@ def test_real_catalogues_lack_nothing_after_translation():
         ('msgid "a"\nmsgstr "\nmsgid "b"\nmsgstr ""\n', [], 2),
         ('msgid "a" "b"\nmsgstr ""\n\nmsgid "c"\nmsgstr ""\n', ["c"], 1),
         ('nonsense\nmsgid "a"\nmsgstr ""\nmsgid "b"\nmsgstr ""\n', ["b"], 1),
+        ('msgid "a"\nmsgstr ""\n\nnonsense\n\nmsgid "b"\nmsgstr ""\n', ["a", "b"], 4),
+        ('msgid "a"\nmsgstr ""\n\nmsgid "b\nmsgstr ""\n\nmsgid "c"\nmsgstr ""\n', ["a", "c"], 4),
         ('msgid "a"\nmsgstr[0] ""\nmsgid_plural "b"\nmsgstr[1] "c"\n', ["a"], 0),
         ('#, fuzzy\n#~ msgid "a"\n#~ msgstr ""\n\nmsgid "b"\nmsgstr ""\n', ["b"], 0),
         ('msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n', ["b"], 0),

@@ -98,8 +98,7 @@ def parse_po(data: bytes) -> Document:
 def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
     """Yield the messages that are not obsolete; add the numbers of unreadable lines to `bad_lines`."""
     message = Message()
-    key = ""
-    offset = 0
+    key, offset, after_blank = "", 0, False
     for number, line in enumerate(original.split("\n"), start=1):
         match = LINE.fullmatch(line)
         comment = match["comment"] if match else None
@@ -109,6 +108,9 @@ def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
                 yield message
             message, key = Message(), ""
         if not match or (comment is None and match["key"] in message.lines):
+            if not match and after_blank and message.complete:  # of another entry, then
+                yield message
+                message, key = Message(), ""
             bad_lines.append(number)
             message.unreadable = True
         elif comment is None:
@@ -120,6 +122,9 @@ def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
                 bad_lines.append(number)
         elif comment.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", comment):
             message.fuzzy = True
+        after_blank = comment is not None and not comment.strip()
+        if after_blank and not message.lines:  # what was unreadable was no part of the entry that begins now
+            message.unreadable = False
         offset += len(line) + 1
     if message.complete:
         yield message
