@@ -26,7 +26,11 @@ RULES = {
         "error", "the two files have different numbers of lines", "find the line that one side lacks"
     ),
     "utf-8": CheckRule("error", "not UTF-8", "convert the file, or fix the line"),
-    "columns": CheckRule("error", "not two columns", "write source TAB target, without any other tab"),
+    "columns": CheckRule(
+        "error",
+        "not two columns",
+        "write source TAB target, without any other tab; in CSV, as many columns as the first row has",
+    ),
     "record": CheckRule("error", "not a record with both texts", "fix the line, or name the keys with columns="),
     "no-pairs": CheckRule("error", "no pair with text on both sides", "check that this is the right file"),
     "direction": CheckRule(
