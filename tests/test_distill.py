@@ -65,8 +65,10 @@ def test_a_student_has_the_subwords_of_its_teacher_and_its_own_layers(student: P
 def test_teacher_and_student_stand_side_by_side(
     student: Path, trained: Path, few: Corpus, capfd: pytest.CaptureFixture[str]
 ):
-    assert main(distill(trained, few, student, "--json", "--quiet")) == 0  # all is there: it only measures
-    found = json.loads(capfd.readouterr().out)
+    assert main(distill(trained, few, student, "--json")) == 0  # all is there: it only measures
+    shown = capfd.readouterr()
+    assert f"comparing teacher and student on {few[1]}, " in shown.err
+    found = json.loads(shown.out)
     assert {row["beam"] for row in found["rows"]} == {1}
     rows = {(row["model"], row["engine"]): row for row in found["rows"]}
     for name, folder in (("teacher", trained), ("student", student)):

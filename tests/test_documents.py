@@ -833,6 +833,14 @@ def test_unreadable_messages_are_left_and_reported(catalogue: str, texts: list[s
 # JSON.
 
 
+def test_json_lines_are_told_from_json_with_other_text_after_it():
+    for text, hint in (('{"a": "b"}\n{"a": "c"}\n', True), ('{"a": "b"}\n}', False)):
+        (skipped,) = read_document(text.encode(), ".json").skipped
+        assert skipped.line == 2
+        assert skipped.reason.startswith("not JSON (text after its end")
+        assert (".jsonl" in skipped.reason) == hint
+
+
 def test_only_the_values_of_the_chosen_keys_are_texts():
     document = read_document(fixture(".json"), ".json", ("title", "body"))
     assert document.texts == ['A "téxt"', "One", "two", "Inner"]

@@ -126,6 +126,8 @@ def main(arguments: list[str]) -> None:
     with open_journal(run, options.quiet) as journal:
         train(run, journal)
     torch.set_num_threads(threads)
+    names = " and ".join(spec.name for spec in parse_corpora(test))
+    progress.log(f"comparing teacher and student on {names}, each in all of its engines and types")
     comparison = compare_models({"teacher": teacher, "student": out}, test, options.search)
     record = {"format": formats.OUTPUT, **comparison.as_dict(), "synthetic": records}
     replace_file(out / "students.json", json.dumps(record, ensure_ascii=False, indent=1) + "\n", shared=True)

@@ -91,7 +91,8 @@ def strings(original: str) -> Iterator[tuple[str, str, int, int]]:
             at = after_space(original, at + 1)
         if not unclosed:
             if at < len(original):
-                raise json.JSONDecodeError("text after its end", original, at)
+                hint = "; JSON lines are in files called .jsonl" * original.startswith("{", at)
+                raise json.JSONDecodeError(f"text after its end{hint}", original, at)
             return
         if not original.startswith(",", at):
             raise json.JSONDecodeError(f"a comma or '{unclosed[-1][0]}' is missing", original, at)

@@ -90,7 +90,8 @@ def parse_po(data: bytes) -> Document:
     if not message:
         skipped.append(Skipped(bad_lines[0] if bad_lines else 0, "not PO (there is no message in it)"))
     elif bad_lines:
-        reason = f"not PO from here on: {plural(len(bad_lines), 'line')}, whose messages are left untranslated"
+        lines = plural(len(bad_lines), "line")
+        reason = f"not PO: {lines}, the first here; the messages that they are in are left untranslated"
         skipped.append(Skipped(bad_lines[0], reason))
     return Document(original, encoding, passages, skipped, readable=message is not None, left=left)
 

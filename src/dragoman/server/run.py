@@ -122,7 +122,7 @@ def describe(config: ServeConfig, models: Models, address: str) -> str:
             *lines,
             f"engine {name}, beam {config.beam}; ready: open {address} in a browser, or ask from a program:",
             f"  curl {address}/translate {fields}{key}",
-            f"  curl '{address}/languages?api_key=KEY'" if key else f"  curl {address}/languages",
+            f"  curl {address}/languages",
             f"  curl {address}/health/ready",
             *([] if config.state else ["documents and glossaries are off; --state FOLDER turns them on"]),
         ]
