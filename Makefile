@@ -77,7 +77,7 @@ TORCH = $(shell grep '^torch==' constraints.txt)
 
 # BertViz without its dependencies: it would bring boto3, which none of our tests needs.
 .venv/test.installed: ALONE = bertviz==1.4.1
-# Python compiles what is imported; pip would compile everything, for a minute.
+# Python compiles what is imported; pip would compile everything, which takes a minute.
 .venv/%.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'

@@ -26,6 +26,7 @@ TOURS, SLIPS = ("tour.md", "tour.ko.md"), ("slips.md", "slips.ko.md")
 # A number stands alone: it is not part of a name (seq2seq), a time of day (8:35) or a date.
 NUMBER = re.compile(r"(?<![\w.:,−-])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]\d+)?(?![\d:]|-\d)(?:\s(?:%|MiB))?")
 NAMES = re.compile(r"`[^`]*`|(?:note|노트|table|표)\s\d+", re.IGNORECASE)  # they have digits that are not numbers
+NAME_OR_NUMBER = re.compile(f"(?:{NAMES.pattern})|({NUMBER.pattern})", re.IGNORECASE)  # group 1: a number
 SUMMARIES: dict[str, Callable[[Sequence[float]], float]] = {
     "smallest": min,
     "largest": max,
@@ -200,8 +201,9 @@ def write_numbers(changes: list[tuple[Source, str]], course: Path) -> None:
         page = read(course / name)
         for at, text in stations(page):
             old = text if at.startswith("slip") else result_of(text)
-            either = re.compile(f"(?:{NAMES.pattern})|({NUMBER.pattern})", re.IGNORECASE)
-            new = either.sub(lambda match, at=at: new_of.get((at, " ".join((match[1] or "").split())), match[0]), old)
+            new = NAME_OR_NUMBER.sub(
+                lambda match, at=at: new_of.get((at, " ".join((match[1] or "").split())), match[0]), old
+            )
             page = page.replace(text, text.replace(old, new)) if old else page
         (course / name).write_text(page, encoding="utf-8")
 

@@ -62,7 +62,7 @@ function chart(runs, curve, settings, width, ink) {
   const height = TOP + HIGH + BOTTOM + 18 * Math.max(1, lines.length) + 16;
   const text = (x, y, content, anchor) =>
     `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" font-size="11" text-anchor="${anchor}" fill="${ink}">${xml(content)}</text>`;
-  if (!lines.length) return { width, height, content: text(width / 2, HIGH / 2, t(runs.length ? "runs.nothing" : "runs.unticked"), "middle") };
+  if (!lines.length) return { width, height, content: text(width / 2, HIGH / 2, nothing(runs), "middle") };
   const [[left, right], [least, most]] = [wide(ends([...xs, 0])), wide(ends(ys))];
   const [low, high] = [least - (most - least) / 25, most + (most - least) / 25];
   const [toX, toY] = [
@@ -91,6 +91,9 @@ function chart(runs, curve, settings, width, ink) {
   });
   return { width, height, content: parts.join("") };
 }
+
+// What stands where there is nothing to draw.
+const nothing = (runs) => t(runs.length ? "runs.nothing" : "runs.unticked");
 
 // A figure of one measure. read: returns what is shown at the moment, the runs and the settings.
 export class CurveFigure {
@@ -129,7 +132,7 @@ export class CurveFigure {
   lastValues() {
     const { runs, settings } = this.read();
     const last = runs.map((run) => [run.name, pointsOf(run, this.curve, settings).at(-1)]).filter(([, point]) => point);
-    return last.map(([name, point]) => `${name}: ${shown(point[2])}`).join("; ") || t(runs.length ? "runs.nothing" : "runs.unticked");
+    return last.map(([name, point]) => `${name}: ${shown(point[2])}`).join("; ") || nothing(runs);
   }
 
   smoothed() {
