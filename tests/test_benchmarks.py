@@ -33,7 +33,7 @@ from dragoman.config import TrainingConfig, read_toml
 from dragoman.data.batches import Batch
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation.timing import Contender, describe_machine, time_in_turn
 from dragoman.model import parameter_count
 from dragoman.model.attention import MultiHeadAttention, explicit_attention
@@ -464,12 +464,40 @@ def test_quality_compares_three_models(tmp_path: Path, pairs):
     train, test = write_tsv(tmp_path / "train.tsv", pairs[:180]), write_tsv(tmp_path / "test.tsv", pairs[180:])
     recipe = tmp_path / "mine.toml"
     recipe.write_text('preset = "tiny"\nvocabulary = 400\n[model]\ndropout = 0.0\n')
-    text = quality.benchmark(train, test, test, 0.05, "base", str(recipe), str(tmp_path / "runs"), 1)
-    rows = [line.split(" | ")[0] for line in text.splitlines() if line[:1] == "|"][2:]
-    assert rows == ["| dragoman, mine", "| dragoman, lstm", "| HF MarianMT, same shape"]
-    runs = [read_toml(tmp_path / "runs" / name / "config.toml") for name in ("mine", "lstm")]
+
+    def table(out: str, dev: str = test, **chosen: tuple[object, ...]) -> list[list[str]]:
+        text = quality.benchmark(train, dev, test, 0.05, "base", str(recipe), str(tmp_path / out), 1, **chosen)
+        return [line[2:-2].split(" | ") for line in text.splitlines() if line[:1] == "|"][2:]
+
+    assert [row[0] for row in table("runs")] == ["dragoman, mine", "dragoman, lstm", "HF MarianMT, same shape"]
+    runs = [read_toml(tmp_path / "runs/seed-1" / name / "config.toml") for name in ("mine", "lstm")]
     assert [run["preset"] for run in runs] == ["tiny", "lstm"]
     assert all(run["vocabulary"] == 400 and run["model"]["dropout"] == 0 for run in runs)
     with pytest.raises(DragomanError, match=r"nothing\.tsv"):
-        quality.benchmark(train, str(tmp_path / "nothing.tsv"), test, 0.05, "tiny", "", str(tmp_path / "other"), 1)
+        table("other", dev=str(tmp_path / "nothing.tsv"))
+    with pytest.raises(UsageError, match=r"other.*not there: add dragoman to --models, or start that run first"):
+        table("other", models=("marianmt",))
     assert not (tmp_path / "other").exists()
+    # Seeds 1 and 2: both runs are there, seed 1 from before; each score stands beside the mean.
+    (row,) = table("runs", models=("dragoman",), seeds=(1, 2))
+    assert read_toml(tmp_path / "runs/seed-2/mine/config.toml")["training"]["seed"] == 2
+    for cell in row[3:]:
+        average, first, second = map(float, re.findall(r"[\d.]+", cell))
+        assert average == pytest.approx((first + second) / 2, abs=0.11)
+    # MarianMT needs no more than the run that has begun, and trains with its seed.
+    assert [row[0] for row in table("runs", models=("marianmt",), seeds=(2,))] == ["HF MarianMT, same shape"]
+
+
+def test_marianmt_takes_the_seed_of_the_run(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("transformers")
+    monkeypatch.setattr(train_marianmt, "translate", lambda model, texts: next(model.parameters()).clone())
+    first, again, other = (
+        train_marianmt.train_marianmt(TASK, TrainingConfig(minutes=None, seed=seed), []).translations
+        for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    many = replace(TASK, sources=[[5]] * 500, targets=[[5] * (n % 20 + 1) for n in range(500)])
+    first, again, other = (next(grouped_batches(many, seed)).target for seed in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert first.shape != other.shape or not torch.equal(first, other)

@@ -82,7 +82,7 @@ FLAGS = {
     "benchmark": "",
     "benchmark training": "--threads --rounds --seconds --shapes --corpus --peers --device",
     "benchmark memory": "--threads --pairs --steps",
-    "benchmark quality": "--train --dev --test --minutes --preset --recipe --out --threads",
+    "benchmark quality": "--train --dev --test --minutes --preset --recipe --out --threads --models --seeds",
     "benchmark decoding": "--threads --rounds --sentences --batches --device",
     "benchmark decoding-length": "--threads --rounds",
     "benchmark pipeline": "-m --model --test --threads --rounds",

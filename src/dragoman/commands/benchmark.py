@@ -62,6 +62,8 @@ class Quality:
 
     $ dragoman benchmark quality --train train.tsv --dev dev.tsv --test test.tsv --minutes 30 --threads 2
     $ dragoman benchmark quality --recipe mine.toml --train train.tsv --dev dev.tsv --test test.tsv --minutes 30
+    $ dragoman benchmark quality --train train.tsv --dev dev.tsv --test test.tsv --minutes 20 \\
+        --models dragoman marianmt --seeds 1 2 3
     """
 
     module: ClassVar = "quality"
@@ -81,6 +83,12 @@ class Quality:
     "folder for the runs"
     threads: int = 1
     "CPU threads"
+    models: Annotated[
+        tuple[Literal["dragoman", "lstm", "marianmt"], ...], tyro.conf.arg(metavar="{dragoman,lstm,marianmt} ...")
+    ] = ("dragoman", "lstm", "marianmt")
+    "models to train, one after the other; marianmt takes subwords and settings from dragoman's run in --out"
+    seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT ...")] = (1,)
+    "seeds of weights, batches and dropout; every model is trained once for each"
 
 
 @dataclass(frozen=True)

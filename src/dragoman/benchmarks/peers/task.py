@@ -93,9 +93,9 @@ def group_by_length(widths: np.ndarray, batch_tokens: int, beyond: bool = False)
     return [*groups, order[start:]]
 
 
-def grouped_batches(task: TrainingTask) -> Iterator[Batch]:
+def grouped_batches(task: TrainingTask, seed: int = 1) -> Iterator[Batch]:
     """Yield batches of pairs of similar length, in random order, epoch after epoch without end."""
-    widths, random = task.lengths.max(axis=1), np.random.default_rng(1)
+    widths, random = task.lengths.max(axis=1), np.random.default_rng(seed)
     while True:
         pairs = random.permutation(len(widths))
         groups = group_by_length(widths[pairs], task.batch_tokens)

@@ -32,10 +32,10 @@ class Trained(NamedTuple):
 def train_marianmt(task: TrainingTask, settings: TrainingConfig, texts: Sequence[Ids]) -> Trained:
     """Train MarianMT on `task`, then translate the texts.
 
-    Of the settings, minutes, rate and schedule count, and the moving average of the weights. Raise ImportError where
+    Of the settings, minutes, rate, schedule, seed and the moving average of the weights count. Raise ImportError where
     the transformers library is not installed.
     """
-    torch.manual_seed(1)
+    torch.manual_seed(settings.seed)
     model = MarianMT(task.model, task.vocabulary, "sdpa" if task.precision == "float32" else "eager")
     parameters: list[Tensor] = list(model.parameters())
     average = [parameter.detach().clone() for parameter in parameters]
@@ -45,7 +45,7 @@ def train_marianmt(task: TrainingTask, settings: TrainingConfig, texts: Sequence
         return learning_rate(steps + 1, task.model.d_model, settings)
 
     step = padded_step(model, DTYPES[task.precision], rate=rate)
-    batches, began = grouped_batches(task), time.monotonic()
+    batches, began = grouped_batches(task, settings.seed), time.monotonic()
     while (seconds := time.monotonic() - began) < 60 * (settings.minutes or 0):
         tokens += step(next(batches))
         steps += 1
