@@ -222,6 +222,8 @@ def test_lines_that_cannot_be_read_are_told_from_all_others(
         ("train --batch-tokens x", "--training.batch-tokens must be a whole number or auto, not 'x'"),
         ("translate -m", "-m/--model needs a value"),
         ("translate x", "translate needs -m FOLDER (model folder, run folder or hub:USER/NAME)"),
+        (f"translate {'x' * 300}", "translate needs -m FOLDER (model folder, run folder or hub:USER/NAME)"),
+        ("translate . x", "translate needs -m in front of its model folder: -m ."),
         ("split x", "split needs --out FOLDER (folder for train.tsv, dev.tsv and test.tsv)"),
         ("info a b", "info does not take 'b'"),
         ("benchmark", "benchmark needs one of training, quality, decoding, decoding-length, pipeline, memory, serving"),

@@ -72,7 +72,7 @@ def parse(options: type, command: str, arguments: list[str], default: Any = None
                 tyro.cli(options, args=["--help"], **config)
             refuse_unknown_flag(command, arguments, listing.getvalue())
         if end.code:
-            refuse_values(command, wrong.getvalue())
+            refuse_values(command, arguments, wrong.getvalue())
         sys.stdout.write(tidy(shown.getvalue()))
         raise
 

@@ -2,7 +2,9 @@
 
 import difflib
 import io
+import os
 import re
+import shlex
 import shutil
 import textwrap
 from collections import defaultdict
@@ -82,10 +84,11 @@ def without_none(found: re.Match[str]) -> str:
     return f"{'{' if found[1] else ''}{found[2]}"
 
 
-def refuse_values(command: str, shown: str) -> NoReturn:
+def refuse_values(command: str, arguments: Sequence[str], shown: str) -> NoReturn:
     """Raise UsageError with a sentence for what is wrong with the flags of a command.
 
-    shown: what tyro printed about it: a box with a title, the reason, a rule, and hints.
+    arguments: what follows the command; shown: what tyro printed about it: a box with a title, the reason, a rule, and
+    hints.
     """
     lines = re.sub(COLOUR, "", shown).strip().splitlines()
     inside = (found[1].strip() for line in lines if (found := BOX_LINE.fullmatch(line)))
@@ -100,6 +103,9 @@ def refuse_values(command: str, shown: str) -> NoReturn:
     if found := NO_VALUE.search(reason):
         raise UsageError(f"{found[1]} needs a value; {see}")
     if found := NO_FLAG.search(reason):
+        folder = next((argument for argument in arguments if os.path.isdir(argument)), None)  # noqa: PTH112, as texts may be long
+        if found[1] == "-m FOLDER" and folder:
+            raise UsageError(f"{command} needs -m in front of its model folder: -m {shlex.quote(folder)}; {see}")
         raise UsageError(f"{command} needs {found[1]} ({found[2]}); {see}")
     if found := NO_COMMAND.search(reason):
         raise UsageError(f"{command} needs one of {found[1]}; {see}")

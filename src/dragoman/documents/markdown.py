@@ -181,8 +181,10 @@ def blocks(tokens: Sequence[Token]) -> Iterator[tuple[list[Token], bool]]:
             row = None
         elif token.type == "inline":
             if row is None:
-                if before and before.type == "heading_open" and before.markup == "-":
-                    token.meta["pipe"] = "&#124;"  # even "\\|" would be that of a table, with the dashes below it
+                if before and before.type == "heading_open":
+                    token.meta["heading"] = before.markup
+                    if before.markup == "-":
+                        token.meta["pipe"] = "&#124;"  # even "\\|" would be that of a table, with the dashes below it
                 yield [token], False
             else:
                 row.append(token)
@@ -262,6 +264,9 @@ def block_passages(
             text = SPACE.sub(" ", flow_text(words)).strip()
             first, stop = block.content.rfind("\n", 0, start) + 1, block.content.find("\n", end)
             around = block.content[first:start], block.content[end : stop if stop >= 0 else None]
+            in_cell = row and "|" in original[original.rfind("\n", 0, span.start) + 1 : span.start]
+            if in_cell or block.meta.get("heading", "").startswith("#"):
+                around = f"# {around[0]}", around[1]  # so it does not begin its line
             pipe = block.meta.get("pipe", r"\|")
             source = block.content[start:end]
             yield Passage(*span, (text,), renderer(span, source, around, words, row, pipe, references))
@@ -393,7 +398,7 @@ def renderer(
         blocks, before = parse_block(source.join(around), references)
         for spell in (as_written, as_html):
             parts = [escape_words(word, pipe) if isinstance(word, str) else spell(word) for word in fragments]
-            new = BEGINNING.sub(r"\g<0>\\", "".join(parts))
+            new = escape_beginning("".join(parts), around[0])
             after = parse_block(new.join(around), references)
             if (
                 is_complete
@@ -406,7 +411,7 @@ def renderer(
                     part if isinstance(word, str) else part.replace("|", "\\|")
                     for part, word in zip(parts, fragments, strict=True)
                 ]
-                return [BEGINNING.sub(r"\g<0>\\", "".join(cell)) if row else new]
+                return [escape_beginning("".join(cell), around[0]) if row else new]
         return [span]
 
     return render
@@ -419,6 +424,14 @@ def escape_words(words: str, pipe: str) -> str:
     """
     escaped = SPECIAL.sub(lambda found: pipe if found[0] == "|" else f"\\{found[0]}", words)
     return FORMULA.sub(lambda found: found[0].replace("$", r"\$"), escaped)
+
+
+def escape_beginning(words: str, before: str) -> str:
+    """Return words with a backslash in front of what would be markup at the beginning of a line.
+
+    before: what stands before them on the line; unless it is blank, they are returned as they are.
+    """
+    return words if before.strip() else BEGINNING.sub(r"\g<0>\\", words)
 
 
 def parse_block(content: str, references: References) -> tuple[list[str], list[Token]]:
