@@ -365,3 +365,9 @@ def test_a_folder_that_is_there_already(marian: Path, tmp_path: Path):
     with pytest.raises(DragomanError, match="exists already"):
         import_model(marian, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which not even root can write")
+def test_a_folder_where_nothing_can_be_written(marian: Path):
+    with pytest.raises(OSError, match=r"'/proc/out'$"):  # not a name of ours inside it
+        import_model(marian, Path("/proc/out"))

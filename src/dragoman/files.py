@@ -100,7 +100,9 @@ def name_errors(name: Path | str, draft: Path | None = None) -> Iterator[None]:
     except OSError as error:
         names = [str(one) for one in (error.filename, error.filename2) if one is not None]
         if error.errno and (not names or (draft and any(one.startswith(str(draft)) for one in names))):
-            error.filename, error.filename2 = str(name), None
+            error.filename = str(name)
+            if error.filename2 is not None:
+                del error.filename2  # None would be told: 'name' -> None
         raise
 
 

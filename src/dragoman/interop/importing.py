@@ -15,7 +15,7 @@ from dragoman.data.sentencepiece import SentencePieceTokenizer
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import MANIFEST, new_folder, require_folder
+from dragoman.files import MANIFEST, name_errors, new_folder, require_folder
 from dragoman.hub import is_on_hub
 from dragoman.interop.archive import unpack
 from dragoman.interop.checker import Checker
@@ -81,7 +81,11 @@ def import_model(
         raise DragomanError(f"{source}: no such file or folder")
     if source.is_file() and not zipfile.is_zipfile(source):
         raise DragomanError(f"{source}: not a zip file; a model is imported from its whole folder, {source.parent}")
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
+    prefix = f".{out.name}."
+    with (
+        name_errors(out, out.with_name(prefix)),
+        tempfile.TemporaryDirectory(prefix=prefix, dir=out.parent) as scratch,
+    ):
         if is_on_hub(source):
             folder = download_source(str(source))
             source = Path(f"{str(source).split('@')[0]}@{folder.name}")  # a branch moves, a commit does not
