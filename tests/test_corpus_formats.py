@@ -85,6 +85,15 @@ def test_two_files_may_be_packed_each_in_its_way(tmp_path: Path, pack: str):
     assert read_corpus([str(tmp_path / f"a.tsv{pack}")]).pairs == CLEAN
 
 
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_name_in_capitals_is_of_the_same_format(tmp_path: Path, kind: str):
+    pairs = [("first", "zuerst"), ("second", "danach")]
+    for pack in CODECS if kind != "parquet" else [""]:
+        path = tmp_path / f"DATA.{kind}{pack}".upper()
+        path.write_bytes(packed(WRITERS[kind](pairs), CODECS[pack]))
+        assert read_corpus([str(path)]).pairs == pairs
+
+
 def test_a_row_that_lies_across_two_blocks_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "a.tsv").write_bytes(tsv(CLEAN))
     for size in (1, 2, 7, 100):

@@ -11,7 +11,7 @@ from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.files import new_folder
 from dragoman.text.extent import SourceExtent
-from dragoman.training.extent import measure_extent
+from dragoman.training.extent import measure_extent, target_scripts
 
 
 def extent_of(sources: list[str], tokenizer: Tokenizer, folder: Path) -> SourceExtent:
@@ -30,6 +30,14 @@ def test_the_extent_is_that_of_95_of_100_sources(tokenizer: Tokenizer, tmp_path:
     assert found == SourceExtent(3, tokens[1], False, ("HANGUL", "LATIN"))
     assert extent_of(["1 2 3"] * 6 + [one] * 4, tokenizer, tmp_path).wordless
     assert not extent_of(["1 2 3"] * 4 + [one] * 6, tokenizer, tmp_path).wordless
+
+
+def test_the_scripts_are_those_of_all_languages_that_training_or_validation_has(tokenizer: Tokenizer, tmp_path: Path):
+    corpus = tmp_path / "corpus.tsv"
+    corpus.write_text("a\tThe dog.\n" * 50 + "a\t개가 봐요.\n" * 5, encoding="utf-8")
+    pairs = tokenise((CorpusSpec((str(corpus),)),), Tokenizers.of(tokenizer), None, tmp_path / "c.arrow")[0]
+    assert target_scripts(pairs, tokenizer, ["Привет"]) == ["CYRILLIC", "HANGUL", "LATIN"]
+    assert target_scripts(pairs, tokenizer, []) == ["HANGUL", "LATIN"]
 
 
 def recorded(folder: Path, text: str) -> Path:

@@ -118,7 +118,15 @@ def test_without_numbers_a_tenth_is_held_out(dragoman, tmp_path: Path, count: in
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "few.tsv: no sentence pairs"), ("a\tb\nc\td\n", "2 pairs: too few to split"), ("a\tb\n" * 4, "")],
+    [
+        ("", "few.tsv: no sentence pairs"),
+        ("a\tb\nc\td\n", "2 pairs: too few to split"),
+        ("a\tb\n" * 4, ""),
+        (
+            "a\tb\n" * 20,
+            "no near duplicate in the corpus, and 4 are needed: choose --by document",
+        ),
+    ],
 )
 def test_a_corpus_too_small_to_split_is_said_to_be_so(dragoman, tmp_path: Path, text: str, message: str):
     (tmp_path / "few.tsv").write_text(text)

@@ -27,6 +27,7 @@ from dragoman.inspection.inspection import inspect
 from dragoman.inspection.occlusion import occlusion
 from dragoman.model import Model, build
 from dragoman.model_folder import read_model, write_model
+from dragoman.text.faults import find_faults
 from dragoman.text.origin import Origin
 from dragoman.text.tags import DefaultTags
 from dragoman.training.average import average
@@ -53,6 +54,13 @@ def languages(pairs: list[Pair], tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.fixture(scope="module")
 def translator(languages: Path) -> Translator:
     return Translator.load(languages, SearchConfig(beam=2, extra_length=6), NO_SAFEGUARDS)
+
+
+def test_a_language_without_dev_pairs_is_in_a_script_of_the_model(languages: Path):
+    scripts = Translator.load(languages).scripts
+    assert scripts == ("HANGUL", "LATIN")
+    for output, wrong in (("개가 있어요.", False), ("A dog is here.", False), ("Собака здесь.", True)):
+        assert ("wrong script" in find_faults("Un perro.", output, scripts=scripts)) is wrong
 
 
 def hangul(text: str) -> bool:

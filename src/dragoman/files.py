@@ -139,7 +139,7 @@ def open_output(path: Path | None, *, keep_part: bool = False) -> Iterator[Binar
         return
     assert path
     if not is_replaceable(path):
-        with name_errors(path), path.open("ab") as file, compressed(file, path.suffix) as stream:
+        with name_errors(path), path.open("ab") as file, compressed(file, path) as stream:
             yield stream
         return
     require_folder(path)
@@ -151,7 +151,7 @@ def open_output(path: Path | None, *, keep_part: bool = False) -> Iterator[Binar
         try:
             with part.open("xb") as file:
                 copy_permissions(target, part)
-                with compressed(file, path.suffix) as stream:
+                with compressed(file, path) as stream:
                     try:
                         yield stream
                     finally:
@@ -188,13 +188,18 @@ def part_of(path: Path) -> Path:
     return target.with_name(f"{target.name}.part")
 
 
-def compressed(file: BinaryIO, suffix: str) -> contextlib.AbstractContextManager[BinaryIO]:
-    """Return a stream that writes to `file`, compressed if the suffix is in CODECS; a context manager that ends it."""
-    if suffix not in CODECS:
+def codec_of(path: str | Path) -> str:
+    """Return how a file is compressed, by its name, in small letters or capitals: 'gzip', 'zstd', or '' for not."""
+    return CODECS.get(Path(path).suffix.lower(), "")
+
+
+def compressed(file: BinaryIO, path: Path) -> contextlib.AbstractContextManager[BinaryIO]:
+    """Return a stream that writes to `file`, compressed if `path` says so; a context manager that ends it."""
+    if not (codec := codec_of(path)):
         return contextlib.nullcontext(file)
     import pyarrow
 
-    return pyarrow.CompressedOutputStream(pyarrow.PythonFile(file, "w"), CODECS[suffix])
+    return pyarrow.CompressedOutputStream(pyarrow.PythonFile(file, "w"), codec)
 
 
 def replace_link(link: Path, target: Path) -> None:

@@ -125,7 +125,7 @@ def check_outputs(options: Options) -> None:
         (options.sentences, set(OF_PAIRS) - {".tsv"}, "--sentences writes a table as .tsv"),
     )
     for file, others, what in formats:
-        if file and suffix_of(str(file)).lower() in {*others, *NOT_TEXT}:
+        if file and suffix_of(str(file)) in {*others, *NOT_TEXT}:
             raise UsageError(f"{file}: {what}")
 
     read = [Path(file) for spec in parse_corpora(options.test) for file in spec.files]

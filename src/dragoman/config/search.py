@@ -61,5 +61,7 @@ class SearchConfig:
                 raise UsageError(f"n_best {self.n_best} needs a beam of at least {self.n_best}, not {self.beam}")
             if self.top_k is not None or self.top_p != 1:
                 raise UsageError("top_k and top_p are for sampling: choose a temperature, such as 1")
+        if self.beam_groups == 1 and self.diversity_penalty != SearchConfig.diversity_penalty:
+            raise UsageError("diversity_penalty is for groups of hypotheses: choose beam_groups, such as 2")
         if self.beam % self.beam_groups:
             raise UsageError(f"beam {self.beam} cannot be divided evenly into beam_groups {self.beam_groups}")

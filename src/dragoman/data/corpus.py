@@ -16,9 +16,9 @@ from typing import Any, Literal, NamedTuple
 
 from dragoman.data.encoding import is_supported
 from dragoman.data.header import is_header
-from dragoman.data.spec import COMPRESSED, FOLDER, WITH_HEADER, CorpusSpec, display_path, parse_corpora
+from dragoman.data.spec import FOLDER, WITH_HEADER, CorpusSpec, display_path, parse_corpora
 from dragoman.errors import DragomanError, plural
-from dragoman.files import CODECS
+from dragoman.files import codec_of
 
 Pair = tuple[str, str]
 
@@ -100,21 +100,22 @@ def read_blocks(path: str) -> Iterator[bytes]:
 
     Raise DragomanError where it cannot be read, is damaged, or expands so much that it may be a decompression bomb.
     """
-    suffix = Path(path).suffix
+    codec = codec_of(path)
     try:
         with Path(path).open("rb") as file:
-            if suffix not in CODECS:
+            if not codec:
                 while block := file.read(BLOCK):
                     yield block
                 return
             first = file.peek(4)[:4]
             if first and not foreign_beginning(first):
+                suffix = Path(path).suffix
                 raise DragomanError(
                     f"{display_path(path)}: not compressed, in spite of its name: give it one without {suffix}"
                 )
             import pyarrow
 
-            unpacked = pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), CODECS[suffix])
+            unpacked = pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), codec)
             buffer, size = bytearray(BLOCK), 0
             while length := unpacked.readinto(buffer):  # where data is damaged, read() would never free its block
                 size += length
@@ -249,7 +250,7 @@ def read_rows(spec: CorpusSpec, on_problem: OnProblem) -> Iterator[Row]:
         case ".parquet":
             from dragoman.data.parquet import read_parquet
 
-            if file.endswith(COMPRESSED):
+            if codec_of(file):
                 raise DragomanError(
                     f"{display_path(file)}: a Parquet file must not be compressed as a whole; decompress it"
                 )

@@ -10,9 +10,8 @@ from typing import Any
 
 from dragoman.config.fields import check_texts
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import CODECS
+from dragoman.files import codec_of
 
-COMPRESSED = tuple(CODECS)
 OF_PAIRS = (".tsv", ".csv", ".jsonl", ".parquet", ".tmx", ".po")  # one file holds both sides
 WITH_COLUMNS = (".csv", ".jsonl", ".parquet", ".tmx")  # columns= says which texts are read
 WITH_HEADER = ("", ".tsv", ".csv")  # the first row may be the names of the columns; "": two files of plain text
@@ -67,7 +66,7 @@ class CorpusSpec:
     def __post_init__(self) -> None:
         for file in self.files:
             refuse_unreadable(file)
-        if len(self.files) == 1 and (way_out := NOT_PAIRS.get(suffix_of(self.files[0]).lower())):
+        if len(self.files) == 1 and (way_out := NOT_PAIRS.get(suffix_of(self.files[0]))):
             raise UsageError(f"{self.name}: {way_out}")
         if not MIN_WEIGHT <= self.weight <= MAX_WEIGHT:
             raise UsageError(f"{self.name}: weight must be from {MIN_WEIGHT} to {MAX_WEIGHT:,.0f}, not {self.weight}")
@@ -135,14 +134,14 @@ def check_present(files: Iterable[str]) -> None:
 
 def refuse_unreadable(file: str) -> None:
     """Raise UsageError for a file that is not text by its name, saying what to do with it."""
-    if way_out := NOT_TEXT.get(suffix_of(file).lower()):
+    if way_out := NOT_TEXT.get(suffix_of(file)):
         raise UsageError(f"{display_path(file)}: {way_out}")
 
 
 def suffix_of(file: str) -> str:
-    """Return the suffix that tells the format, without that of a compression: '.tsv' for 'news.tsv.gz'."""
+    """Return the suffix that tells the format, without that of a compression: '.tsv' for 'a.tsv.gz' and 'A.TSV'."""
     path = Path(file)
-    return (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix
+    return (path.with_suffix("") if codec_of(path) else path).suffix.lower()
 
 
 def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:

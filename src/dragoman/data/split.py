@@ -70,9 +70,10 @@ def split_by_pair(pairs: Sequence[Pair], dev: int, test: int) -> list[str]:
             break
         tried *= 4
     if len(free) < dev + test:
+        way_out = "choose a smaller --dev and --test" if free else "choose --by document, or split the corpus yourself"
         raise DragomanError(
             f"only {len(free):,} of {len(pairs):,} pairs have no near duplicate in the corpus, and {dev + test:,} are "
-            "needed: choose a smaller --dev and --test"
+            f"needed: {way_out}"
         )
     sets = ["train"] * len(pairs)
     for place, row in enumerate(free[: dev + test]):

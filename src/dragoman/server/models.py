@@ -151,7 +151,7 @@ def parse_model(text: str) -> list[ModelSource]:
     if not Path(name).is_dir() and ":" in name.removeprefix(PREFIX):
         name, _, tag = name.rpartition(":")
     if not (is_on_hub(name) or Path(name).is_dir()):
-        if rest and not pair and Path(rest).is_dir():
+        if rest and not pair and any(Path(one).is_dir() for one in (rest, name.partition("=")[2])):
             raise UsageError(f"{text}: '{named}' is not a pair of languages, such as en-de")
         raise UsageError(f"{name}: no such model folder")
     folder = find_model(Path(name))

@@ -1,15 +1,17 @@
-"""Measure how much text the sources of a training hold, for the record that `text.extent` reads."""
+"""Measure how much text the sources of a training hold, for the record that `text.extent` reads, and name scripts."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
-from dragoman.data.dataset import SOURCE, Pairs
+from dragoman.data.dataset import SOURCE, TARGET, Pairs
 from dragoman.data.tokenizers import SideTokenizer
 from dragoman.text.extent import SourceExtent
 from dragoman.text.scripts import usual_scripts
 from dragoman.text.segmentation import split_sentences
 
 PERCENTILE = 95
-SAMPLE = 2_000  # sources whose sentences are counted
+SAMPLE = 2_000  # texts of a side that are read
 
 
 def measure_extent(pairs: Pairs, tokenizer: SideTokenizer) -> SourceExtent:
@@ -17,8 +19,7 @@ def measure_extent(pairs: Pairs, tokenizer: SideTokenizer) -> SourceExtent:
 
     tokenizer: that of the sources.
     """
-    sample = np.unique(np.linspace(0, len(pairs) - 1, min(SAMPLE, len(pairs)), dtype=np.int64))
-    texts = [tokenizer.decode(ids.tolist()) for ids in pairs.rows(sample, SOURCE)]
+    texts = sample_texts(pairs, SOURCE, tokenizer)
     sentences = [len(split_sentences(text)) for text in texts]
     tokens = pairs.lengths[:, SOURCE] - 1
     without_letters = sum(not any(map(str.isalpha, text)) for text in texts)
@@ -28,6 +29,21 @@ def measure_extent(pairs: Pairs, tokenizer: SideTokenizer) -> SourceExtent:
         wordless=without_letters > len(texts) / 2,
         scripts=tuple(usual_scripts(texts)),
     )
+
+
+def target_scripts(pairs: Pairs, tokenizer: SideTokenizer, others: Sequence[str]) -> list[str]:
+    """Return the scripts of the targets of a training, and of other targets, such as those it validates on.
+
+    Some languages of a model may be among the training targets alone, others too rare for a sample. tokenizer: that of
+    the targets.
+    """
+    return sorted({*usual_scripts(sample_texts(pairs, TARGET, tokenizer)), *usual_scripts(others)})
+
+
+def sample_texts(pairs: Pairs, side: int, tokenizer: SideTokenizer) -> list[str]:
+    """Return up to SAMPLE texts of one side of the pairs, spread evenly. tokenizer: that of the side."""
+    sample = np.unique(np.linspace(0, len(pairs) - 1, min(SAMPLE, len(pairs)), dtype=np.int64))
+    return [tokenizer.decode(ids.tolist()) for ids in pairs.rows(sample, side)]
 
 
 def percentile(values: list[int] | np.ndarray) -> int:

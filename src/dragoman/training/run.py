@@ -21,7 +21,7 @@ from dragoman.text.extent import SourceExtent
 from dragoman.training.card import card_of_run
 from dragoman.training.checkpoint import TrainingProgress, save_checkpoint
 from dragoman.training.distributed import ProcessGroup
-from dragoman.training.extent import measure_extent
+from dragoman.training.extent import measure_extent, target_scripts
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
 from dragoman.training.terms import SourceTerms
@@ -54,7 +54,8 @@ class Run:
     @cached_property
     def scripts(self) -> list[str]:
         """Return the writing systems of the target language, for the faults of a translation."""
-        return scripts.usual_scripts(target for _, target in self.dev_corpus.pairs)
+        others = [target for _, target in self.dev_corpus.pairs]
+        return target_scripts(self.pairs, self.tokenizers.target, others)
 
     @cached_property
     def extent(self) -> SourceExtent:

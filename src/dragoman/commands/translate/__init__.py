@@ -117,7 +117,7 @@ class Options:
 
 def format_of(file: Path | None) -> str:
     """Return the suffix of a file in lower case, without that of a compression; '' for no file or no suffix."""
-    return suffix_of(str(file)).lower() if file else ""
+    return suffix_of(str(file)) if file else ""
 
 
 def is_document(suffix: str) -> bool:

@@ -22,7 +22,7 @@ from dragoman.data.corpus import LONGEST_LINE, foreign_beginning, read_blocks
 from dragoman.data.jsonl import text_keys, value_at
 from dragoman.data.tokenizer import SURROGATE
 from dragoman.errors import DragomanError, plural
-from dragoman.files import CODECS, is_replaceable, name_errors, open_output, part_of
+from dragoman.files import codec_of, is_replaceable, name_errors, open_output, part_of
 from dragoman.translation.translation import Translation
 from dragoman.translation.translator import Translator
 
@@ -69,7 +69,7 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
             blocks = iter([[Line(number, text) for number, text in enumerate(options.text, start=1)]])
             hint_at_files(options.text, progress.log)
         else:
-            compressed = options.input and options.input.suffix in CODECS
+            compressed = options.input and codec_of(options.input)
             if interactive:
                 raw = typed_lines("" if options.quiet else PROMPT)
             elif compressed:
@@ -109,7 +109,7 @@ def open_blocks(path: Path | None) -> Iterator[tuple[BinaryIO, Callable[[], None
     After an exception, the part has nothing behind the last of these ends, where a full disk may have cut a line. A
     compressed one stays as it is.
     """
-    plain = path is not None and is_replaceable(path) and path.suffix not in CODECS
+    plain = path is not None and is_replaceable(path) and not codec_of(path)
     whole = 0
 
     def end_block() -> None:
