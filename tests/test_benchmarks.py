@@ -655,7 +655,7 @@ def test_a_toolkit_learns_to_copy(name: str, tmp_path: Path):
             name, task, replace(SETTINGS, minutes=minutes), texts, folder
         )
         assert len(found) == len(texts)
-        assert steps < tokens <= 512 * steps
+        assert 256 * steps < tokens < 600 * steps  # each fills its batches in its own way
         words = [both for pair in zip(texts, found, strict=True) for both in itertools.zip_longest(*pair)]
         shares.append(sum(word == copy for word, copy in words) / len(words))
     assert shares[0] < 0.3
