@@ -218,6 +218,12 @@ def test_target_tokens_are_found_in_a_line_of_a_log(name: str):
         assert not re.search(PROGRAMS[name].tokens, LOGS[other][0])
 
 
+def test_eole_is_ready_when_its_model_is():
+    """What it says first, "in cpu mode", is seconds too early: they would count as training."""
+    lines = ["INFO] Starting training in cpu mode", "INFO] Starting training on CPU, could be very slow"]
+    assert [bool(re.search(PROGRAMS["eole"].ready, line)) for line in lines] == [False, True]
+
+
 def test_programs_get_all_sentences_as_words_of_one_vocabulary(tmp_path: Path):
     TASK.write(tmp_path)
     words = (tmp_path / "words").read_text().split()
@@ -606,12 +612,22 @@ def test_a_suspended_process_saves_and_ends(tmp_path: Path):
         trainer.process.communicate()
 
 
-def test_a_process_that_does_not_end_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(trainers, "LIMIT", 0.3)
-    trainer = run_python(SAVER.replace("while not ended", "while True"), tmp_path)
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        (SAVER.replace("not ended", "True"), "brief does not end"),
+        (SAVER + "print('disk full')\nraise SystemExit(1)", "brief does not save its weights: disk full"),
+    ],
+    ids=["does not end", "fails"],
+)
+def test_a_process_that_does_not_save_is_an_error(
+    script: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    trainer = run_python(script, tmp_path)
     try:
         trainer.advance(0.1)
-        with pytest.raises(DragomanError, match=r"^brief does not end$"):
+        monkeypatch.setattr(trainers, "LIMIT", 0.3 if "end" in says else 60.0)
+        with pytest.raises(DragomanError, match=f"^{says}$"):
             trainer.save_and_end()
     finally:
         trainer.process.kill()

@@ -16,6 +16,7 @@ from dragoman.benchmarks.peers.trainers import (
     TrainerProcess,
     environment_of,
     find_command,
+    last_line,
     start_trainer,
 )
 from dragoman.config import TrainingConfig
@@ -99,7 +100,7 @@ def translate(name: str, task: TrainingTask, texts: Sequence[Ids], folder: Path)
             errors="replace",
         )
     if ran.returncode:
-        raise DragomanError(f"{name} does not translate: {''.join(ran.stdout.strip().splitlines()[-1:])[:200]}")
+        raise DragomanError(f"{name} does not translate: {last_line(ran.stdout)}")
     lines = (folder / TRANSLATIONS).read_text(encoding="utf-8").splitlines()
     if len(lines) != len(texts):
         raise DragomanError(f"{name} has translated {len(texts):,} texts to {len(lines):,}")

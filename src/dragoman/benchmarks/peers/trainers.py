@@ -349,7 +349,7 @@ TOKENS = r"^tokens (\d+)$"
 PROGRAMS = {
     "marian": Program(prepare_marian, translate_with_marian, "Training started", r"Cost \S+ \* ([\d,]+) @"),
     "joeynmt": Program(prepare_joeynmt, translate_with_joeynmt, "EPOCH 1$", TOKENS),
-    "eole": Program(prepare_eole, translate_with_eole, "Starting training", r"bsz: *\d+/ *(\d+)/", bfloat16=True),
+    "eole": Program(prepare_eole, translate_with_eole, "Starting training on", r"bsz: *\d+/ *(\d+)/", bfloat16=True),
 }
 PYTORCH = ("marianmt", "torch")
 KINDS: dict[str, dict[str, tuple[str, ...]]] = {  # of attention, by device, for each of PYTORCH
@@ -459,14 +459,16 @@ class TrainerProcess:
     def save_and_end(self) -> None:
         """Let it save its weights, which SIGTERM makes it do, and end.
 
-        Raise DragomanError where that takes longer than LIMIT.
+        Raise DragomanError, with the last line, where it fails, and where that takes longer than LIMIT.
         """
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)
         try:
-            self.process.communicate(timeout=LIMIT)
+            printed, _ = self.process.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired as error:
             raise DragomanError(f"{self.name} does not end") from error
+        if self.process.returncode not in (0, 128 + signal.SIGTERM):  # the second is Marian's, once it has saved
+            raise DragomanError(f"{self.name} does not save its weights: {last_line(printed)}")
 
     def peak_memory(self) -> int:
         """Return the most bytes that it and its children have held, added up; 0 where the system does not say."""
@@ -482,6 +484,11 @@ class TrainerProcess:
         """Send a signal to the process and its children; nothing happens where they have ended."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
+
+
+def last_line(printed: str) -> str:
+    """Return the beginning of the last line that a process has printed, '' where there is none."""
+    return "".join(printed.strip().splitlines()[-1:])[:200]
 
 
 @contextlib.contextmanager
