@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.benchmarks import training
 from dragoman.benchmarks.own_trainer import planned_batches
-from dragoman.benchmarks.peers import train_marianmt, trainers
+from dragoman.benchmarks.peers import train_marianmt, train_programs, trainers
 from dragoman.benchmarks.peers.pytorch import MarianMT, TorchTransformer, padded_step, smoothed_loss
 from dragoman.benchmarks.peers.task import RATE, TrainingTask, group_by_length, grouped_batches
 from dragoman.benchmarks.peers.trainers import PROGRAMS, TrainerProcess, start_trainer
@@ -215,6 +216,12 @@ def test_target_tokens_are_found_in_a_line_of_a_log(name: str):
     assert int(found[1].replace(",", "")) == tokens
     for other in LOGS.keys() - {name}:
         assert not re.search(PROGRAMS[name].tokens, LOGS[other][0])
+
+
+def test_eole_is_ready_when_its_model_is():
+    """What it says first, "in cpu mode", is seconds too early: they would count as training."""
+    lines = ["INFO] Starting training in cpu mode", "INFO] Starting training on CPU, could be very slow"]
+    assert [bool(re.search(PROGRAMS["eole"].ready, line)) for line in lines] == [False, True]
 
 
 def test_programs_get_all_sentences_as_words_of_one_vocabulary(tmp_path: Path):
@@ -501,3 +508,171 @@ def test_marianmt_takes_the_seed_of_the_run(monkeypatch: pytest.MonkeyPatch):
     first, again, other = (next(grouped_batches(many, seed)).target for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert first.shape != other.shape or not torch.equal(first, other)
+
+
+# Other toolkits, with our settings
+
+SETTINGS = TrainingConfig(
+    schedule="inverse-sqrt",
+    learning_rate=0.003,
+    warmup=64,
+    label_smoothing=0.25,
+    clip=0.75,
+    ema=0.875,
+    seed=4321,
+)
+ELSEWHERE = {  # the names of warm-up, label smoothing, clipping, the average and the seed
+    "marian": ("lr-warmup", "label-smoothing", "clip-norm", "exponential-smoothing", "seed"),
+    "joeynmt": ("learning_rate_warmup", "label_smoothing", "clip_grad_norm", "", "random_seed"),
+    "eole": ("warmup_steps", "label_smoothing", "max_grad_norm", "average_decay", "seed"),
+}
+
+
+def settings_of(name: str, task: TrainingTask, folder: Path) -> dict[str, Any]:
+    """Return what a toolkit is told on its command line, or in its file at the top and under 'training'."""
+    words = PROGRAMS[name].settings(task, folder)
+    if name == "marian":
+        flags = [[value_of(word) for word in flag.split()] for flag in " ".join(words).split("--")[1:]]
+        return {str(flag): values[0] if len(values) == 1 else values for flag, *values in flags}
+    settings = json.loads((folder / f"{name}.yaml").read_text())
+    return settings | settings["training"]
+
+
+def value_of(word: str) -> Any:
+    return json.loads(word) if re.fullmatch(r"[\d.e-]*\d", word) else word
+
+
+def rate_at(name: str, step: int, told: dict[str, Any]) -> float:
+    """Return the learning rate at a step as the toolkit computes it from its settings."""
+    if name == "marian":
+        assert told["lr-decay-inv-sqrt"] == told["lr-warmup"]
+        return told["learn-rate"] * min(1.0, step / told["lr-warmup"], (told["lr-warmup"] / step) ** 0.5)
+    if name == "joeynmt":
+        assert told["scheduling"] == "warmupinversesquareroot"
+        warmup = told["learning_rate_warmup"]
+        return told["learning_rate"] * (step / warmup if step < warmup else (warmup / step) ** 0.5)
+    assert told["decay_method"] == "noam"
+    return told["learning_rate"] * MODEL.d_model**-0.5 * min(step**-0.5, step * told["warmup_steps"] ** -1.5)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("schedule", train_programs.SCHEDULES)
+def test_programs_get_the_settings_of_the_run(schedule: Literal["paper", "inverse-sqrt"], name: str, tmp_path: Path):
+    settings = replace(SETTINGS, schedule=schedule)
+    told = settings_of(name, train_programs.with_settings(TASK, settings), tmp_path)
+    values = [told.get(key) for key in ELSEWHERE[name]]
+    assert values == [64, 0.25, 0.75, None if name == "joeynmt" else 0.125, 4321]
+    for step in (1, 30, 64, 65, 1000):
+        assert rate_at(name, step, told) == pytest.approx(learning_rate(step, MODEL.d_model, settings))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_get_none_of_them_where_speed_is_measured(name: str, tmp_path: Path):
+    told = settings_of(name, TASK, tmp_path)
+    assert told["learn-rate" if name == "marian" else "learning_rate"] == RATE
+    values = [told.get(key) for key in ELSEWHERE[name]]
+    assert values == [100 if name == "joeynmt" else None, 0.1, 1.0, None, None]
+    assert not {"lr-decay-inv-sqrt", "decay_method", "normalize-gradient"} & told.keys()
+
+
+def test_a_schedule_that_toolkits_lack_is_refused_by_name():
+    with pytest.raises(UsageError, match=r"cosine.*paper or inverse-sqrt"):
+        train_programs.with_settings(TASK, replace(SETTINGS, schedule="cosine", max_steps=100))
+
+
+def test_a_toolkit_that_is_not_there_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, install):
+    from dragoman.benchmarks.quality import how_to_install
+
+    install("eole", "python", "")
+    found = [how_to_install(name) for name in ("marian", "joeynmt", "eole", "dragoman", "lstm")]
+    assert found == ["`make peers` installs it"] * 2 + [""] * 3
+
+
+SAVER = """
+import signal, time
+ended = []
+signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
+while not ended:
+    print("tokens", 10, flush=True)
+    time.sleep(0.002)
+open("saved", "w").close()
+"""
+
+
+def test_a_suspended_process_saves_and_ends(tmp_path: Path):
+    trainer = run_python(SAVER, tmp_path)
+    try:
+        assert trainer.advance(0.1) == 10 * trainer.updates > 0
+        assert not (tmp_path / "saved").exists()
+        trainer.save_and_end()
+        assert (tmp_path / "saved").exists()
+        assert trainer.process.returncode == 0
+    finally:
+        trainer.process.kill()
+        trainer.process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        (SAVER.replace("not ended", "True"), "brief does not end"),
+        (SAVER + "print('disk full')\nraise SystemExit(1)", "brief does not save its weights: disk full"),
+    ],
+    ids=["does not end", "fails"],
+)
+def test_a_process_that_does_not_save_is_an_error(
+    script: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    trainer = run_python(script, tmp_path)
+    try:
+        trainer.advance(0.1)
+        monkeypatch.setattr(trainers, "LIMIT", 0.3 if "end" in says else 60.0)
+        with pytest.raises(DragomanError, match=f"^{says}$"):
+            trainer.save_and_end()
+    finally:
+        trainer.process.kill()
+        trainer.process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("open('translations', 'w').write('w5\\n')", "marian has translated 2 texts to 1"),
+        ("print('no'); print('such model'); raise SystemExit(3)", "marian does not translate: such model"),
+        ("open('translations', 'w').write('w5 </s> w17\\n\\n')", None),
+    ],
+    ids=["too few", "fails", "as many"],
+)
+def test_a_toolkit_must_translate_each_text(script: str, says: str | None, install, tmp_path: Path):
+    install("marian", "pymarian", script)
+    if says:
+        with pytest.raises(DragomanError, match=says):
+            train_programs.translate("marian", TASK, [[5], [6]], tmp_path)
+    else:
+        assert train_programs.translate("marian", TASK, [[5], [6]], tmp_path) == [[5, 17], []]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_toolkit_learns_to_copy(name: str, tmp_path: Path):
+    """Twelve words; the control is a toolkit that has had a single update."""
+    if not (trainers.PEERS / name).exists():
+        pytest.skip(f"{NAMES[name]} is not installed: make peers")
+    random = np.random.default_rng(1)
+    sentences = [random.integers(3, 15, random.integers(2, 7)).tolist() for _ in range(2050)]
+    texts, sentences = sentences[:50], sentences[50:]
+    model = replace(TINY, dropout=0.0)
+    task = TrainingTask(model, 15, 512, threads=1, sources=sentences, targets=sentences)
+    shares = []
+    for minutes in (1e-6, 0.5):
+        folder = tmp_path / str(minutes)
+        folder.mkdir()
+        steps, tokens, found = train_programs.train_program(
+            name, task, replace(SETTINGS, minutes=minutes), texts, folder
+        )
+        assert len(found) == len(texts)
+        assert 256 * steps < tokens < 600 * steps  # each fills its batches in its own way
+        words = [both for pair in zip(texts, found, strict=True) for both in itertools.zip_longest(*pair)]
+        shares.append(sum(word == copy for word, copy in words) / len(words))
+    assert shares[0] < 0.3
+    assert shares[1] > 0.6

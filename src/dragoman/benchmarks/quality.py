@@ -1,4 +1,4 @@
-"""Measure how good a translator is after the same minutes of training, beside a recurrent model and MarianMT."""
+"""Measure how good a translator is after the same minutes of training, beside a recurrent model and other toolkits."""
 
 import importlib.util
 import json
@@ -13,11 +13,20 @@ from typing import NamedTuple
 import torch
 
 from dragoman.benchmarks.peers.task import TrainingTask
-from dragoman.benchmarks.peers.train_marianmt import BEAM
-from dragoman.benchmarks.peers.trainers import environment_of, exit_on_signals, plain_command
-from dragoman.benchmarks.training import MAX_TOKENS
-from dragoman.config import PresetName, RunConfig, TransformerConfig, as_dict, read_toml, update
+from dragoman.benchmarks.peers.train_marianmt import Trained as Peer
+from dragoman.benchmarks.peers.train_programs import peak_rate, train_program
+from dragoman.benchmarks.peers.trainers import (
+    BEAM,
+    PROGRAMS,
+    environment_of,
+    exit_on_signals,
+    find_command,
+    plain_command,
+)
+from dragoman.benchmarks.training import MAX_TOKENS, NAMES
+from dragoman.config import PresetName, RunConfig, TrainingConfig, TransformerConfig, as_dict, read_toml, update
 from dragoman.config.presets import LSTM, preset_run
+from dragoman.data.batches import Ids
 from dragoman.data.corpus import Pair, read_corpus
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
@@ -52,30 +61,36 @@ def benchmark(
 
     train, dev, test: files of pairs; recipe: a TOML file instead of the preset, '' for none; out: folder for the runs;
     seeds: of weights, batches and dropout; every model is trained once for each. Raise DragomanError for a missing
-    file, UsageError for a recurrent model, and where 'marianmt' would find no run of ours to take its settings from.
+    file or where no model is installed, UsageError for a recurrent model, for a schedule that a toolkit does not have,
+    and where a toolkit would find no run of ours to take its settings from.
     """
     settings = read_toml(Path(recipe)) if recipe else {}
     ours = preset_run(settings.get("preset", preset), settings, recipe)
     if not isinstance(ours.model, TransformerConfig):
         raise UsageError(f"{recipe or preset} must be a Transformer, because the others are compared with it")
+    if any(model in PROGRAMS for model in models):
+        peak_rate(ours.model.d_model, ours.training)  # what is wrong is reported before, not after, the first hour
     name = Path(recipe).stem or preset
     torch.set_num_threads(threads)
     pairs = read_corpus([train]).pairs
-    read_corpus([dev])  # a missing file is reported before, not after, the first hour
+    read_corpus([dev])  # as above
     sources, references = zip(*read_corpus([test]).pairs, strict=True)
     training = replace(ours.training, minutes=minutes, epochs=10_000, patience=0, threads=threads)
     ours = replace(ours, train=(train,), dev=(dev,), training=training)
     lstm = replace(ours, preset="lstm", model=replace(LSTM.model, dropout=ours.model.dropout))
     runs = {"dragoman": (name, ours), "lstm": ("lstm", lstm)}
-    left_out = "marianmt" in models and not importlib.util.find_spec("transformers")
-    models = [model for model in models if model != "marianmt" or not left_out]
+    left_out = {model: how for model in models if (how := how_to_install(model))}
+    models = [model for model in models if model not in left_out]
+    notes = [f"{NAMES[model]} is left out: {how}." for model, how in left_out.items()]
+    if not models:
+        raise DragomanError(" ".join(notes))
     trained: dict[str, list[Trained]] = {}
     for seed in seeds:
         for model in models:
             folder = Path(out) / f"seed-{seed}"
-            if model == "marianmt":
-                row = "HF MarianMT, same shape"
-                steps, tokens, translations = train_marianmt(folder / name, ours, pairs, sources)
+            if model not in runs:
+                row = f"{NAMES[model]}, same shape"
+                steps, tokens, translations = train_peer(model, folder / name, ours, pairs, sources)
             else:
                 row = f"dragoman, {runs[model][0]}"
                 run = replace(runs[model][1], out=str(folder / runs[model][0]), training=replace(training, seed=seed))
@@ -103,9 +118,21 @@ def benchmark(
                     for row, every in trained.items()
                 ],
             ),
-            *(["HF MarianMT is left out: pip install 'dragoman[benchmark]' installs it."] if left_out else []),
+            *notes,
         ]
     )
+
+
+def how_to_install(model: str) -> str:
+    """Return how to install the toolkit that a model needs, '' where it is installed."""
+    try:
+        if model in PROGRAMS:
+            find_command(model, "python")
+    except DragomanError as error:
+        return str(error)
+    if model == "marianmt" and not importlib.util.find_spec("transformers"):
+        return "pip install 'dragoman[benchmark]' installs it"
+    return ""
 
 
 def with_each(scores: Sequence[float]) -> str:
@@ -124,18 +151,19 @@ def train_ours(run: RunConfig, texts: Sequence[str]) -> tuple[int, int, list[str
     return progress.step, progress.target_tokens, [translation.text for translation in translator.translate(texts)]
 
 
-def train_marianmt(
-    folder: Path, run: RunConfig, pairs: Sequence[Pair], texts: Sequence[str]
+def train_peer(
+    model: str, folder: Path, run: RunConfig, pairs: Sequence[Pair], texts: Sequence[str]
 ) -> tuple[int, int, list[str]]:
-    """Train MarianMT, in a process of its own, with the settings of a run of ours, on the same subwords.
+    """Train another toolkit, in a process of its own, with the settings of a run of ours, on the same subwords.
 
-    That is: shape, dropout, minutes, batch size, rate, schedule, average of weights, precision and seed. folder: the
-    run, which settles what `run` leaves open; it must have begun, no more. Return its steps, target tokens, and
-    translations of the texts. Raise UsageError without such a run, DragomanError where training fails.
+    That is: shape, dropout, minutes, batch size, rate, schedule, average of weights, precision and seed. model:
+    'marianmt' or a key of PROGRAMS; folder: the run, which settles what `run` leaves open; it must have begun, no more.
+    Return its steps, target tokens, and translations of the texts. Raise UsageError without such a run or for a
+    schedule that the toolkit does not have, DragomanError where training fails.
     """
     if not (folder / "config.toml").exists():
         raise UsageError(
-            f"MarianMT takes its subwords and settings from dragoman's run in {folder}, which is not there: "
+            f"{NAMES[model]} takes its subwords and settings from dragoman's run in {folder}, which is not there: "
             "add dragoman to --models, or start that run first"
         )
     run = update(run, read_toml(folder / "config.toml"), str(folder / "config.toml"))
@@ -146,15 +174,25 @@ def train_marianmt(
     settings, threads = run.training, torch.get_num_threads()
     task = TrainingTask(run.model, len(tokenizer), int(settings.batch_tokens), threads, settings.precision)
     task = replace(task, sources=list(sources), targets=list(targets))
+    ids = [sentence[: MAX_TOKENS - 1] for sentence in tokenizer.encode_all(list(texts))]
     with tempfile.TemporaryDirectory() as opened, exit_on_signals():
-        folder = Path(opened)
-        task.write(folder)
-        (folder / "settings.json").write_text(json.dumps(as_dict(settings)), encoding="ascii")
-        ids = [sentence[: MAX_TOKENS - 1] for sentence in tokenizer.encode_all(list(texts))]
-        (folder / "texts.json").write_text(json.dumps(ids), encoding="ascii")
-        command = plain_command("train_marianmt", str(folder))
-        ran = subprocess.run(command, env=environment_of("marianmt", threads), stdout=subprocess.PIPE, text=True)
+        if model in PROGRAMS:
+            trained = train_program(model, task, settings, ids, Path(opened))
+        else:
+            trained = train_marianmt(task, settings, ids, Path(opened))
+    return trained.steps, trained.tokens, [tokenizer.decode(output) for output in trained.translations]
+
+
+def train_marianmt(task: TrainingTask, settings: TrainingConfig, texts: Sequence[Ids], folder: Path) -> Peer:
+    """Train MarianMT and translate the texts with it, in a process of its own. folder: an empty one.
+
+    Raise DragomanError where that fails.
+    """
+    task.write(folder)
+    (folder / "settings.json").write_text(json.dumps(as_dict(settings)), encoding="ascii")
+    (folder / "texts.json").write_text(json.dumps(texts), encoding="ascii")
+    command = plain_command("train_marianmt", str(folder))
+    ran = subprocess.run(command, env=environment_of("marianmt", task.threads), stdout=subprocess.PIPE, text=True)
     if ran.returncode:
         raise DragomanError("training MarianMT failed; see its message above")
-    steps, tokens, translations = json.loads(ran.stdout)
-    return steps, tokens, [tokenizer.decode(output) for output in translations]
+    return Peer(*json.loads(ran.stdout))

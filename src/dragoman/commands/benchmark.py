@@ -58,12 +58,12 @@ class Training:
 
 @dataclass(frozen=True)
 class Quality:
-    """Compare BLEU and chrF after the same training time: dragoman, an LSTM, and a Hugging Face MarianMT.
+    """Compare BLEU and chrF after the same training time: dragoman, an LSTM, and other toolkits.
 
     $ dragoman benchmark quality --train train.tsv --dev dev.tsv --test test.tsv --minutes 30 --threads 2
     $ dragoman benchmark quality --recipe mine.toml --train train.tsv --dev dev.tsv --test test.tsv --minutes 30
     $ dragoman benchmark quality --train train.tsv --dev dev.tsv --test test.tsv --minutes 20 \\
-        --models dragoman marianmt --seeds 1 2 3
+        --models dragoman marian eole --seeds 1 2 3
     """
 
     module: ClassVar = "quality"
@@ -84,9 +84,10 @@ class Quality:
     threads: int = 1
     "CPU threads"
     models: Annotated[
-        tuple[Literal["dragoman", "lstm", "marianmt"], ...], tyro.conf.arg(metavar="{dragoman,lstm,marianmt} ...")
+        tuple[Literal["dragoman", "lstm", "marianmt", "marian", "joeynmt", "eole"], ...],
+        tyro.conf.arg(metavar="{dragoman,lstm,marianmt,marian,joeynmt,eole} ..."),
     ] = ("dragoman", "lstm", "marianmt")
-    "models to train, one after the other; marianmt takes subwords and settings from dragoman's run in --out"
+    "models to train, one after the other; other toolkits take subwords and settings from dragoman's run in --out"
     seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT ...")] = (1,)
     "seeds of weights, batches and dropout; every model is trained once for each"
 

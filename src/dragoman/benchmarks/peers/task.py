@@ -26,6 +26,12 @@ class TrainingTask:
     threads: int
     precision: str = "float32"  # or bfloat16
     device: Device = "cpu"
+    rate: float = RATE  # after the warm-up, the highest
+    warmup: int = 0  # updates over which the rate rises, and then falls with the inverse square root; 0: none of ours
+    smoothing: float = SMOOTHING
+    clip: float = CLIP  # 0: no clipping
+    ema: float = 0.0  # decay of the moving average of the weights, 0 for none
+    seed: int = 0  # 0: the toolkit's own
     sources: list[Ids] = field(default_factory=list)
     targets: list[Ids] = field(default_factory=list)
 
@@ -51,7 +57,7 @@ class TrainingTask:
         settings = {name: value for name, value in vars(self).items() if name not in ("sources", "targets")}
         (folder / "task.json").write_text(json.dumps(settings | {"model": as_dict(self.model)}), encoding="ascii")
         for side, rows in (("source", self.sources), ("target", self.targets)):
-            lines = [" ".join(f"w{id}" for id in ids) + "\n" for ids in rows]
+            lines = [f"{as_words(ids)}\n" for ids in rows]
             (folder / f"text.{side}").write_text("".join(lines), encoding="ascii")
             (folder / f"dev.{side}").write_text(lines[0], encoding="ascii")
         (folder / "words").write_text("".join(f"{word}\n" for word in self.vocabulary_words()), encoding="ascii")
@@ -63,7 +69,7 @@ class TrainingTask:
         settings["model"] = model_config(settings["model"], "task.json")
         for side in ("source", "target"):
             lines = (folder / f"text.{side}").read_text(encoding="ascii").splitlines()
-            settings[f"{side}s"] = [[int(word[1:]) for word in line.split()] for line in lines]
+            settings[f"{side}s"] = [as_ids(line) for line in lines]
         return cls(**settings)
 
     def in_groups(self, seed: int = 1) -> "TrainingTask":
@@ -76,6 +82,16 @@ class TrainingTask:
         pairs = np.concatenate([*order, groups[-1]])  # the last one is not full
         sources, targets = ([side[i] for i in pairs] for side in (self.sources, self.targets))
         return dataclasses.replace(self, sources=sources, targets=targets)
+
+
+def as_words(ids: Ids) -> str:
+    """Return the made-up words of ids as one line: 'w5 w17'."""
+    return " ".join(f"w{id}" for id in ids)
+
+
+def as_ids(line: str) -> Ids:
+    """Return the ids of the made-up words of a line. Other words, such as special tokens of a toolkit, have none."""
+    return [int(word[1:]) for word in line.split() if word[0] == "w"]
 
 
 def group_by_length(widths: np.ndarray, batch_tokens: int, beyond: bool = False) -> list[np.ndarray]:

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from dragoman.benchmarks.peers.pytorch import DTYPES, MarianMT, padded_step
 from dragoman.benchmarks.peers.task import TrainingTask, grouped_batches
+from dragoman.benchmarks.peers.trainers import BEAM, MAX_OUTPUT, SENTENCES
 from dragoman.config import TrainingConfig, update
 from dragoman.data.batches import Ids, source_batch
 from dragoman.data.tokenizer import PAD
 from dragoman.training.optimizer import learning_rate
 
-BEAM, SENTENCES, MAX_OUTPUT = 4, 32, 178
 LOG_EVERY = 200  # steps
 
 

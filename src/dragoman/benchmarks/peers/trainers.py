@@ -19,21 +19,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dragoman.benchmarks.peers.task import CLIP, RATE, SMOOTHING, TrainingTask
+from dragoman.benchmarks.peers.task import TrainingTask
 from dragoman.errors import DragomanError
+from dragoman.training.optimizer import paper_rate
 
 PEERS = Path(sys.prefix) / "peers"
 LIMIT = 600.0  # seconds, beyond those of its turn, that an update may take
 NEVER = 1_000_000  # updates
+TEXTS, TRANSLATIONS = "texts", "translations"  # files of made-up words, a text on each line
+BEAM, SENTENCES, MAX_OUTPUT = 4, 32, 178  # of a search: its width, texts at a time, and tokens of a translation
 # What dragoman sets for itself. A plain script has none of these.
 OUR_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 
 
 @dataclass(frozen=True)
 class Program:
-    """A toolkit: `settings` writes its files into a folder and returns its command; the rest reads its log."""
+    """A toolkit: what writes its files into a folder and returns its commands, and what reads its log.
 
-    settings: Callable[[TrainingTask, Path], list[str]]
+    Commands run in the folder. SIGTERM lets the first save its weights there and end; the second reads TEXTS and writes
+    TRANSLATIONS, by beam search that divides scores by length, as `length_penalty=1.0` does in MarianMT.
+    """
+
+    settings: Callable[[TrainingTask, Path], list[str]]  # to train
+    translation: Callable[[TrainingTask, Path], list[str]]  # to translate, after that
     ready: str  # pattern of the line before the first update
     tokens: str  # pattern of a line with the target tokens since the last such line
     bfloat16: bool = False  # whether it can train in it
@@ -57,6 +65,12 @@ def marian_flags(task: TrainingTask, folder: Path) -> dict[str, Any]:
     }
 
 
+def as_arguments(flags: dict[str, Any]) -> list[str]:
+    """Return flags and their values, several in a list, as arguments of a command."""
+    values = ([f"--{name}", *map(str, v if isinstance(v, list) else [v])] for name, v in flags.items())
+    return [word for flag in values for word in flag]
+
+
 def prepare_marian(task: TrainingTask, folder: Path) -> list[str]:
     """Write the vocabulary for Marian into `folder`; return the command that trains with it, without a path.
 
@@ -74,26 +88,57 @@ def prepare_marian(task: TrainingTask, folder: Path) -> list[str]:
         "maxi-batch-sort": "trg",
         "max-length": 1000,
         "optimizer-params": [0.9, 0.98, 1e-9],
-        "learn-rate": RATE,
-        "label-smoothing": SMOOTHING,
-        "clip-norm": CLIP,
+        "learn-rate": task.rate,
+        "label-smoothing": task.smoothing,
+        "clip-norm": task.clip,
         "cpu-threads": task.threads,
         "sync-sgd": [],
         "disp-freq": "1u",
         "save-freq": f"{NEVER}u",
         "after": f"{NEVER}u",
     }
-    values = ([f"--{name}", *map(str, v if isinstance(v, list) else [v])] for name, v in flags.items())
-    return ["pymarian", "train", *(word for flag in values for word in flag)]
+    if task.warmup:
+        flags |= {"lr-warmup": task.warmup, "lr-decay-inv-sqrt": task.warmup}
+        flags |= {"normalize-gradient": []}  # by the number of tokens, as ours, before it is clipped
+    if task.ema:
+        flags |= {"exponential-smoothing": 1 - task.ema}
+    if task.seed:
+        flags |= {"seed": task.seed}
+    return ["pymarian", "train", *as_arguments(flags)]
 
 
-# JoeyNMT logs the tokens of an epoch alone.
+def translate_with_marian(task: TrainingTask, folder: Path) -> list[str]:
+    """Return the command that translates with Marian.
+
+    The weights that it has saved are the average, where it has one. It has no MAX_OUTPUT: an output may be three times
+    as long as the longest source of its batch, as is usual for Marian.
+    """
+    flags = {
+        "models": "model.npz",
+        "vocabs": ["words.json", "words.json"],
+        "input": TEXTS,
+        "output": TRANSLATIONS,
+        "beam-size": BEAM,
+        "normalize": 1,
+        "mini-batch": SENTENCES,
+        "maxi-batch": 100,
+        "maxi-batch-sort": "src",
+        "cpu-threads": task.threads,
+    }
+    return ["pymarian", "decode", *as_arguments(flags)]
+
+
+# JoeyNMT logs the tokens of an epoch alone, and saves its weights when it is interrupted.
 JOEYNMT = """
+import signal
 from joeynmt import __main__, training
 
-train_step = training.TrainManager._train_step
+train_step, ended = training.TrainManager._train_step, []
+signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
 
 def counted(self, batch):
+    if ended:
+        raise KeyboardInterrupt  # here, and not in the middle of an update
     result = train_step(self, batch)
     print("tokens", int(batch.ntokens), flush=True)
     return result
@@ -145,12 +190,12 @@ def prepare_joeynmt(task: TrainingTask, folder: Path) -> list[str]:
             "normalization": "tokens",
             "optimizer": "adamw",
             "adam_betas": [0.9, 0.98],
-            "learning_rate": RATE,
+            "learning_rate": task.rate,
             "learning_rate_min": 0.0,
-            "learning_rate_warmup": 100,
+            "learning_rate_warmup": task.warmup or 100,
             "scheduling": "warmupinversesquareroot",
-            "clip_grad_norm": CLIP,
-            "label_smoothing": SMOOTHING,
+            "clip_grad_norm": task.clip or None,
+            "label_smoothing": task.smoothing,
             "epochs": NEVER,
             "logging_freq": NEVER,
             "validation_freq": NEVER,
@@ -162,8 +207,55 @@ def prepare_joeynmt(task: TrainingTask, folder: Path) -> list[str]:
             "decoder": stack(model.decoder_layers),
         },
     }
+    if task.seed:
+        settings |= {"random_seed": task.seed}
     (folder / "joeynmt.yaml").write_text(json.dumps(settings), encoding="ascii")  # JSON is YAML
     return ["python", "-c", JOEYNMT, "train", "joeynmt.yaml", "--skip-test"]
+
+
+# Where it writes to a file, JoeyNMT 2.3.0 looks for n_best among the wrong settings.
+JOEYNMT_TRANSLATE = """
+from joeynmt import __main__, config
+
+config.BaseConfig.n_best = 1
+__main__.main()
+"""
+
+
+def translate_with_joeynmt(task: TrainingTask, folder: Path) -> list[str]:
+    """Write the settings for translating with JoeyNMT into `folder`; return the command.
+
+    It has no moving average of its weights, and divides scores by (5 + length) / 6, the nearest to length that it has.
+    """
+    settings = json.loads((folder / "joeynmt.yaml").read_text(encoding="ascii"))
+    settings["testing"] |= {
+        "load_model": "run/latest.ckpt",
+        "beam_size": BEAM,
+        "beam_alpha": 1.0,
+        "batch_size": SENTENCES,
+        "batch_type": "sentence",
+        "max_output_length": MAX_OUTPUT,
+        "generate_unk": False,
+    }
+    (folder / "translate.yaml").write_text(json.dumps(settings), encoding="ascii")
+    return ["python", "-c", JOEYNMT_TRANSLATE, "translate", "translate.yaml", "--output-path", TRANSLATIONS]
+
+
+# Eole saves its weights after its last batch.
+EOLE = """
+import itertools, signal
+from eole import trainer
+from eole.bin.main import main
+
+accum_batches, ended = trainer.Trainer._accum_batches, []
+signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
+
+def until_ended(self, batches):
+    return itertools.takewhile(lambda _: not ended, accum_batches(self, batches))
+
+trainer.Trainer._accum_batches = until_ended
+main()
+"""
 
 
 def prepare_eole(task: TrainingTask, folder: Path) -> list[str]:
@@ -172,7 +264,7 @@ def prepare_eole(task: TrainingTask, folder: Path) -> list[str]:
     It must run in `folder`, where `TrainingTask.write` puts the sentences and the vocabulary.
     """
     model = task.model
-    settings = {
+    settings: dict[str, Any] = {
         "save_data": "data",
         "overwrite": True,
         "share_vocab": True,
@@ -207,24 +299,57 @@ def prepare_eole(task: TrainingTask, folder: Path) -> list[str]:
             "log_attention_entropy": False,
             "optim": "adamw",
             "adam_beta2": 0.98,
-            "learning_rate": RATE,
-            "max_grad_norm": CLIP,
-            "label_smoothing": SMOOTHING,
+            "learning_rate": task.rate,
+            "max_grad_norm": task.clip,
+            "label_smoothing": task.smoothing,
             "dropout": [model.dropout],
             "attention_dropout": [0.0],
             "normalization": "tokens",
             "param_init_method": "xavier_uniform",
         },
     }
+    training = settings["training"]
+    if task.warmup:
+        peak = paper_rate(task.warmup, model.d_model, task.warmup)  # of Eole's schedule, before it multiplies
+        training |= {"decay_method": "noam", "warmup_steps": task.warmup, "learning_rate": task.rate / peak}
+    if task.ema:
+        training |= {"average_decay": 1 - task.ema}
+    if task.seed:
+        settings |= {"seed": task.seed}
     (folder / "eole.yaml").write_text(json.dumps(settings), encoding="ascii")
-    return ["eole", "train", "-c", "eole.yaml"]
+    return ["python", "-c", EOLE, "train", "-c", "eole.yaml"]
+
+
+def translate_with_eole(task: TrainingTask, folder: Path) -> list[str]:
+    """Write the settings for translating with Eole into `folder`; return the command.
+
+    The weights that it has saved are the average, where it has one.
+    """
+    (model,) = (folder / "model").glob("step_*")
+    settings = {
+        "model_path": str(model),
+        "src": TEXTS,
+        "output": TRANSLATIONS,
+        "beam_size": BEAM,
+        "length_penalty": "avg",
+        "max_length": MAX_OUTPUT,
+        "max_length_ratio": 0,  # no limit
+        "ban_unk_token": True,
+        "batch_type": "sents",
+        "batch_size": SENTENCES,
+        "world_size": 1,
+        "gpu_ranks": [],
+        "compute_dtype": "fp32",
+    }
+    (folder / "predict.yaml").write_text(json.dumps(settings), encoding="ascii")
+    return ["eole", "predict", "-c", "predict.yaml"]
 
 
 TOKENS = r"^tokens (\d+)$"
 PROGRAMS = {
-    "marian": Program(prepare_marian, "Training started", r"Cost \S+ \* ([\d,]+) @"),
-    "joeynmt": Program(prepare_joeynmt, "EPOCH 1$", TOKENS),
-    "eole": Program(prepare_eole, "Starting training", r"bsz: *\d+/ *(\d+)/", bfloat16=True),
+    "marian": Program(prepare_marian, translate_with_marian, "Training started", r"Cost \S+ \* ([\d,]+) @"),
+    "joeynmt": Program(prepare_joeynmt, translate_with_joeynmt, "EPOCH 1$", TOKENS),
+    "eole": Program(prepare_eole, translate_with_eole, "Starting training on", r"bsz: *\d+/ *(\d+)/", bfloat16=True),
 }
 PYTORCH = ("marianmt", "torch")
 KINDS: dict[str, dict[str, tuple[str, ...]]] = {  # of attention, by device, for each of PYTORCH
@@ -278,6 +403,7 @@ class TrainerProcess:
 
     def __init__(self, name: str, command: list[str], environment: dict[str, str], folder: Path | None = None):
         self.name, program = name, PROGRAMS.get(name)
+        self.updates = 0  # that it has printed
         self.ready, self.tokens = map(re.compile, (program.ready, program.tokens) if program else ("^ready$", TOKENS))
         self.process = subprocess.Popen(
             command,
@@ -302,6 +428,7 @@ class TrainerProcess:
             nonlocal done
             if match := self.tokens.search(line):
                 done += int(match[1].replace(",", ""))
+                self.updates += 1
             return bool(match) and time.monotonic() >= end
 
         self.run_until(is_over, seconds + LIMIT)
@@ -329,6 +456,20 @@ class TrainerProcess:
         reason = f"was killed (it may take {seconds:.0f} s)" if killed else "ended"
         raise DragomanError(f"{self.name} {reason}: {last[:200]}")
 
+    def save_and_end(self) -> None:
+        """Let it save its weights, which SIGTERM makes it do, and end.
+
+        Raise DragomanError, with the last line, where it fails, and where that takes longer than LIMIT.
+        """
+        self.signal(signal.SIGTERM)
+        self.signal(signal.SIGCONT)
+        try:
+            printed, _ = self.process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired as error:
+            raise DragomanError(f"{self.name} does not end") from error
+        if self.process.returncode not in (0, 128 + signal.SIGTERM):  # the second is Marian's, once it has saved
+            raise DragomanError(f"{self.name} does not save its weights: {last_line(printed)}")
+
     def peak_memory(self) -> int:
         """Return the most bytes that it and its children have held, added up; 0 where the system does not say."""
         peak = 0
@@ -343,6 +484,11 @@ class TrainerProcess:
         """Send a signal to the process and its children; nothing happens where they have ended."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
+
+
+def last_line(printed: str) -> str:
+    """Return the beginning of the last line that a process has printed, '' where there is none."""
+    return "".join(printed.strip().splitlines()[-1:])[:200]
 
 
 @contextlib.contextmanager
