@@ -2,13 +2,20 @@
 
 import pytest
 import torch
-from conftest import REAL
+from conftest import REAL, TINY, TINY_RECURRENT
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
 
-from dragoman.model.packing import Packing
+import dragoman.model.packing
+import dragoman.training.loss
+from dragoman.config import ModelConfig
+from dragoman.data.batches import Batch
+from dragoman.data.tokenizer import PAD
+from dragoman.model import build
+from dragoman.model.packing import MULTIPLE, Packing
+from dragoman.training.loss import Objective
 
 pytestmark = pytest.mark.usefixtures("seeded_double_precision")
 
@@ -80,3 +87,46 @@ def test_selected_sentences_are_packed_as_they_are():
     x, rows = torch.randn(*REAL.shape, 3), torch.tensor([2, 0, 0])
     assert torch.equal(Packing(REAL).select(rows).pack(x[rows]), x[rows][REAL[rows]])
     assert Packing(REAL).pack(x[rows]).shape != x[rows][REAL[rows]].shape
+
+
+def in_bfloat16(real: Tensor) -> Packing:
+    with torch.autocast("cpu", torch.bfloat16):
+        return Packing(real)
+
+
+@pytest.mark.parametrize("real", [REAL, torch.ones(2, 3, dtype=torch.bool), torch.arange(MULTIPLE).view(1, -1) > 0])
+def test_where_matmuls_are_planned_for_each_number_of_rows_these_are_few(real: Tensor):
+    x, packing, exact = torch.randn(*real.shape, 3, requires_grad=True), in_bfloat16(real), Packing(real)
+    packed, tokens = packing.pack(x), int(real.sum())
+    assert len(packed) == MULTIPLE == packing.rows
+    assert torch.equal(packed[:tokens], exact.pack(x))
+    assert not packed[tokens:].any()
+    assert torch.equal(packing.unpack(packed), x * real[..., None])
+    assert (packing.mask is None) == bool(real.all())
+    # What stands in the rows that are no tokens matters to nothing.
+    noise = torch.randn_like(packed)
+    noise[:tokens] = 0
+    assert torch.equal(packing.unpack(packed + noise), packing.unpack(packed))
+    for both in ("pack", "unpack"):
+        y = x if both == "pack" else packed.detach().requires_grad_()
+        assert torch.autograd.gradcheck(getattr(packing, both), y)
+        assert torch.autograd.gradgradcheck(getattr(packing, both), y)
+
+
+@pytest.mark.parametrize("config", [TINY, TINY_RECURRENT])
+def test_the_rows_without_tokens_change_no_loss_and_no_gradient(config: ModelConfig, monkeypatch: pytest.MonkeyPatch):
+    """In float64, so that the order of sums does not matter."""
+    torch.manual_seed(2)
+    model = build(config, 11, PAD).double().eval()
+    objective, batch = Objective(model, 0.1), Batch.of([[5, 6, 7], [8]], [[4, 5], [6, 7, 8, 9]])
+    found = []
+    for multiple in (1, 7, MULTIPLE):
+        for module in (dragoman.model.packing, dragoman.training.loss):
+            monkeypatch.setattr(module, "packed_rows", lambda tokens, _, m=multiple: -(-tokens // m) * m)
+        model.zero_grad()
+        loss = objective(batch)
+        loss.backward()
+        found.append((loss, [parameter.grad for parameter in model.parameters()]))
+    for loss, gradients in found[1:]:
+        torch.testing.assert_close(loss, found[0][0], rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(gradients, found[0][1], rtol=1e-10, atol=1e-12)

@@ -4,7 +4,7 @@ A batch is a rectangle, sentences are not: the shorter ones are filled up with p
 Transformer except attention treats tokens one by one, so the layers work on the packed form, the real tokens in one row
 after another, and only attention sees the rectangle.
 
-Shapes: B sentences, T positions each, N real tokens among the B * T positions.
+Shapes: B sentences, T positions each, N real tokens among the B * T positions, R rows of the packed form: N or more.
 """
 
 from typing import Any
@@ -12,15 +12,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
+# On CPUs, oneDNN plans a matmul in bfloat16 anew for each number of rows, which takes several times as long as the
+# matmul itself (docs/notes/speed.md). So the packed form gets rows of zeros there, up to a multiple of this.
+MULTIPLE = 64
+
+
+def packed_rows(tokens: int, device: torch.device) -> int:
+    """Return R, how many rows the packed form of so many tokens has."""
+    planned = device.type == "cpu" and torch.is_autocast_enabled("cpu")
+    return -(-tokens // MULTIPLE) * MULTIPLE if planned else tokens
+
 
 class Packing:
-    """Convert tensors of one batch between the padded form (B, T, ...) and the packed form (N, ...)."""
+    """Convert tensors of one batch between the padded form (B, T, ...) and the packed form (R, ...)."""
 
     def __init__(self, real: Tensor):
         """Take `real` (B, T), bool: which positions hold a token. On a GPU this waits until `real` is computed."""
         self.real = real
         index = real.flatten().nonzero().squeeze(1)
-        self.index = None if len(index) == real.numel() else index
+        self.tokens = len(index)
+        self.rows = packed_rows(self.tokens, real.device)
+        self.index = None if self.tokens == self.rows == real.numel() else index
 
     @classmethod
     def full(cls, tokens: Tensor) -> "Packing":
@@ -30,15 +42,16 @@ class Packing:
         """
         packing = cls.__new__(cls)  # spares `real.all()`, for which each step of a search would wait for the GPU
         packing.real, packing.index = torch.ones_like(tokens, dtype=torch.bool), None
+        packing.tokens = packing.rows = tokens.numel()
         return packing
 
     def pack(self, x: Tensor) -> Tensor:
-        """Return the real tokens of x (B, T, ...) as (N, ...)."""
+        """Return the real tokens of x (B, T, ...) as (R, ...): N rows, and zeros behind them."""
         x = x.flatten(0, 1)
-        return x if self.index is None else _Pick.apply(x, self.index)
+        return x if self.index is None else _Pick.apply(x, self.index, self.rows)
 
     def unpack(self, x: Tensor) -> Tensor:
-        """Return x (N, ...) as (B, T, ...), with zeros in the padding."""
+        """Return x (R, ...) as (B, T, ...), with zeros in the padding."""
         if self.index is not None:
             x = _Place.apply(x, self.index, self.real.numel())
         return x.unflatten(0, self.real.shape)
@@ -46,7 +59,7 @@ class Packing:
     @property
     def mask(self) -> Tensor | None:
         """Return (B, 1, 1, T), True where attention may look; None for a batch without padding."""
-        return None if self.index is None else self.real[:, None, None, :]
+        return None if self.tokens == self.real.numel() else self.real[:, None, None, :]
 
     def select(self, rows: Tensor) -> "Packing":
         """Return the packing of the sentences `rows` (n,) of the batch, in that order."""
@@ -58,33 +71,39 @@ class Packing:
 
 
 class _Pick(torch.autograd.Function):
-    """x[index], for an index without repetitions."""
+    """x[index], for an index without repetitions, with rows of zeros behind it."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor) -> Tensor:
-        """Return x[index] (N, ...) of x (rows, ...)."""
+    def forward(ctx: Any, x: Tensor, index: Tensor, rows: int) -> Tensor:
+        """Return x[index] (N, ...) of x (positions, ...), and zeros up to `rows`."""
         ctx.save_for_backward(index)
-        ctx.rows = x.size(0)
-        return x.index_select(0, index)
+        ctx.positions = x.size(0)
+        if rows == len(index):
+            return x.index_select(0, index)
+        picked = x.new_empty(rows, *x.shape[1:])
+        picked[len(index) :] = 0
+        torch.index_select(x, 0, index, out=picked[: len(index)])
+        return picked
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        """Return the gradient of x: `grad` (N, ...) at the rows of the index, zeros elsewhere; none for the index."""
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        """Return the gradient of x: N rows of `grad` (rows, ...) at the index, zeros elsewhere; none for the others."""
         (index,) = ctx.saved_tensors
-        return _Place.apply(grad, index, ctx.rows), None
+        return _Place.apply(grad, index, ctx.positions), None, None
 
 
 class _Place(torch.autograd.Function):
     """Zeros with x at `index`."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, rows: int) -> Tensor:
-        """Return zeros (rows, ...) with the rows of x (N, ...) at `index`."""
+    def forward(ctx: Any, x: Tensor, index: Tensor, positions: int) -> Tensor:
+        """Return zeros (positions, ...) with the first N rows of x (rows, ...) at `index` (N,)."""
         ctx.save_for_backward(index)
-        return x.new_zeros(rows, *x.shape[1:]).index_copy_(0, index, x)
+        ctx.rows = x.size(0)
+        return x.new_zeros(positions, *x.shape[1:]).index_copy_(0, index, x[: len(index)])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        """Return the gradient of x: the rows of `grad` (rows, ...) at the index; none for the other arguments."""
+        """Return the gradient of x: rows of `grad` (positions, ...) at the index, then zeros; none for the others."""
         (index,) = ctx.saved_tensors
-        return _Pick.apply(grad, index), None, None
+        return _Pick.apply(grad, index, ctx.rows), None, None

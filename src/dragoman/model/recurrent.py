@@ -215,7 +215,7 @@ class Recurrent(nn.Module):
             context = self.attention(states, state.keys, state.memory, state.mask)
             states = torch.cat([states, context], -1)
         packing = Packing.full(tokens) if real is None else Packing(real)
-        return self.dropout(self.combine(packing.pack(states)).tanh())
+        return self.dropout(self.combine(packing.pack(states)).tanh())[: packing.tokens]
 
     def forward(self, source: Tensor, target: Tensor, real: Tensor | None = None) -> Tensor:
         """Return logits (B, T, V) for source (B, S) and target (B, T), which begins with BOS.

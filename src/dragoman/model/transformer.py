@@ -300,7 +300,7 @@ class Transformer(nn.Module):
         for layer, cache in zip(self.decoder, state.caches, strict=True):
             x = layer(x, target, state.memory, source, cache)
         state.length, state.memory = start + new, None
-        return self.decoder_norm(x)
+        return self.decoder_norm(x[: packing.tokens])
 
     def forward(self, source: Tensor, target: Tensor, real: Tensor | None = None) -> Tensor:
         """Return the logits, as `step` does, for source (B, S) and target (B, T), which begins with BOS."""

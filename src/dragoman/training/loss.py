@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from dragoman.data.batches import Batch
 from dragoman.model import Model
+from dragoman.model.packing import packed_rows
 
 BLOCK = {"cpu": 2**24, "cuda": 2**27}  # logits of a matmul: the more, the faster it is
 PIECE = {"cpu": 2**18, "cuda": 2**27}  # logits of a pass, for each thread: 1 MB, which stays in a core's cache
@@ -77,8 +78,9 @@ class _OutputLoss(torch.autograd.Function):
         device = vectors.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
         words, exact = len(weight), torch.promote_types(weight.dtype, torch.float32)
+        added = packed_rows(len(vectors), vectors.device) - len(vectors)  # rows of zeros, without a label
         with torch.autocast(device, enabled=False):
-            x, w = vectors.to(dtype), weight.to(dtype)
+            x, w = nn.functional.pad(vectors.to(dtype), (0, 0, 0, added)), weight.to(dtype)
             d_vectors, d_weight = (torch.empty_like(x), torch.zeros_like(weight)) if needs_gradient else (None, None)
             d_bias = torch.zeros_like(bias) if needs_gradient and bias is not None else None
             loss = torch.zeros((), dtype=exact, device=vectors.device)
@@ -86,10 +88,10 @@ class _OutputLoss(torch.autograd.Function):
             rows_of_piece = max(1, PIECE[device] * torch.get_num_threads() // words)
             buffer = x.new_empty(rows, words)
             for start in range(0, len(x), rows):
-                part = x[start : start + rows]
+                part, answers = x[start : start + rows], labels[start : start + rows]
                 block = torch.mm(part, w.T, out=buffer[: len(part)])
-                pieces = zip(block.split(rows_of_piece), labels[start : start + rows].split(rows_of_piece), strict=True)
-                for piece, right in pieces:
+                split = (block[: len(answers)].split(rows_of_piece), answers.split(rows_of_piece))
+                for piece, right in zip(*split, strict=True):
                     logits = piece.to(exact)
                     if bias is not None:
                         logits += bias
@@ -105,7 +107,7 @@ class _OutputLoss(torch.autograd.Function):
                     d_weight.addmm_(block.T, part)  # without a matrix of its own for the product
                 else:
                     d_weight += block.T @ part
-        ctx.save_for_backward(d_vectors, d_weight, d_bias)
+        ctx.save_for_backward(None if d_vectors is None else d_vectors[: len(vectors)], d_weight, d_bias)
         ctx.dtype = vectors.dtype
         return loss
 
