@@ -12,7 +12,6 @@ import dragoman.model.packing
 import dragoman.training.loss
 from dragoman.config import ModelConfig
 from dragoman.data.batches import Batch
-from dragoman.data.tokenizer import PAD
 from dragoman.model import build
 from dragoman.model.packing import MULTIPLE, Packing
 from dragoman.training.loss import Objective
@@ -117,7 +116,7 @@ def test_where_matmuls_are_planned_for_each_number_of_rows_these_are_few(real: T
 def test_the_rows_without_tokens_change_no_loss_and_no_gradient(config: ModelConfig, monkeypatch: pytest.MonkeyPatch):
     """In float64, so that the order of sums does not matter."""
     torch.manual_seed(2)
-    model = build(config, 11, PAD).double().eval()
+    model = build(config, 11).double().eval()
     objective, batch = Objective(model, 0.1), Batch.of([[5, 6, 7], [8]], [[4, 5], [6, 7, 8, 9]])
     found = []
     for multiple in (1, 7, MULTIPLE):
