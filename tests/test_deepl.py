@@ -166,13 +166,13 @@ def test_faster_models_are_greedy_search(server: Running):
 
 
 def test_glossaries_of_both_generations_are_kept_and_used(client: deepl.DeepLClient, server: Running, alone: str):
-    first = client.create_glossary("animals", "EN", "KO", {"dog": "강아지", "cat": "야옹이"})
+    first = client.create_glossary("animals", "EN", "KO", {"dog": "개들", "cat": "야옹이"})
     assert (first.name, first.entry_count, first.ready) == ("animals", 2, True)
-    assert client.get_glossary_entries(first) == {"dog": "강아지", "cat": "야옹이"}
+    assert client.get_glossary_entries(first) == {"dog": "개들", "cat": "야옹이"}
     assert [one.glossary_id for one in client.list_glossaries()] == [first.glossary_id]
     bound = client.translate_text(TEXT, source_lang="EN", target_lang="KO", glossary=first).text
     assert bound != alone
-    assert "강아지" in bound
+    assert "개들" in bound
     assert client.translate_text(TEXT, source_lang="EN", target_lang="KO").text == alone
 
     second = client.create_multilingual_glossary(
@@ -197,8 +197,9 @@ def test_glossaries_of_both_generations_are_kept_and_used(client: deepl.DeepLCli
     client.update_multilingual_glossary_name(second, "fewer")
     client.delete_multilingual_glossary_dictionary(second, source_lang="KO", target_lang="EN")
     assert client.get_multilingual_glossary(second.glossary_id).name == "fewer"
-    both = {"glossary_ids": [second.glossary_id, first.glossary_id]}  # the first one counts most
-    assert "멍멍이" in translate(server, **both)[0]["text"]
+    both = [second.glossary_id, first.glossary_id]  # the one in front counts most
+    assert "개들" not in translate(server, glossary_ids=both)[0]["text"]
+    assert "개들" in translate(server, glossary_ids=both[::-1])[0]["text"]
 
     stranger = deepl.DeepLClient("second", server_url=server.url)
     assert stranger.list_multilingual_glossaries() == []
@@ -219,7 +220,7 @@ def test_glossaries_of_both_generations_are_kept_and_used(client: deepl.DeepLCli
         ("dog", "tsv", 400),
         ("dog\t개\tx", "tsv", 400),
         ("dog\t", "tsv", 400),
-        ("dog\t개\ndog\t강아지", "tsv", 400),
+        ("dog\t개\ndog\t개들", "tsv", 400),
         ("", "tsv", 400),
         ("d" * 300 + "\t개", "tsv", 400),
         ('"dog,개', "csv", 400),

@@ -206,7 +206,8 @@ def test_the_average_is_that_of_the_weights_after_each_step(ids: Ids):
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_half_the_bits_learn_about_the_same(ids: Ids, precision: str):
-    exact, rounded = learner(), learner(precision=precision)
+    model = replace(TINY, dropout=0.0)  # which draws for rows that are no tokens, too
+    exact, rounded = learner(model), learner(model, precision=precision)
     one, other = (gradient(each, ids) for each in (exact, rounded))
     assert float(F.cosine_similarity(one[0], other[0], dim=0)) > 0.99
     assert one[1].loss == pytest.approx(other[1].loss, rel=0.01)

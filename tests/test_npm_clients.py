@@ -50,7 +50,7 @@ def test_clients_from_npm_are_answered(server: Running, packages: Path, models: 
         "targets": [["ko", False]],
         "pairs": [["en", "ko"]],
         "used": 8,
-        "glossary": ["one", 1, {"dog": "강아지"}],
+        "glossary": ["one", 1, {"dog": "개들"}],
         "dictionaries": [["en", "ko", 1], ["ko", "en", 1]],
         "glossaries": 0,
         "document": ["done", len(TEXT)],
@@ -58,5 +58,5 @@ def test_clients_from_npm_are_answered(server: Running, packages: Path, models: 
         "libretranslate": alone,
         "translate": alone,
     }
-    assert "강아지" in bound
+    assert "개들" in bound
     assert "target_lang" in error

@@ -122,14 +122,14 @@ def test_alternatives_have_scores_and_a_sentence_in_parts_says_so(server: Runnin
 def test_a_request_has_its_own_glossary_and_prefix(server: Running, alone: str):
     (plain,), (bound,), (begun,) = (
         own(server, texts=[TEXT]),
-        own(server, texts=[TEXT], glossary=["dog\t강아지", "red\t엉뚱한 말"]),
+        own(server, texts=[TEXT], glossary=["dog\t개들", "red\t엉뚱한 말"]),
         own(server, texts=[TEXT + "\n" + TEXT], prefix="말"),
     )
     assert plain["text"] == alone
     assert plain["terms_met"] == plain["terms_missed"] == []
     assert sorted(bound["terms_met"] + bound["terms_missed"]) == ["dog", "red"]
     assert {f"no {term}" for term in bound["terms_missed"]} <= set(bound["flags"])
-    assert ("강아지" in bound["text"]) == ("dog" in bound["terms_met"])
+    assert ("개들" in bound["text"]) == ("dog" in bound["terms_met"])
     first, second = begun["text"].split("\n")
     assert first.startswith("말")
     assert second == alone
@@ -293,23 +293,23 @@ def test_what_is_served_is_listed(server: Running, models: Models):
 
 
 def test_glossaries_are_those_of_deepl_and_texts_are_translated_with_them(kept: Running):
-    terms = {"source": "en", "target": "ko", "entries": {"dog": "강아지"}}
+    terms = {"source": "en", "target": "ko", "entries": {"dog": "개들"}}
     made = ask(kept, "POST", "glossaries", {"name": "animals", "dictionaries": [terms]})
     assert (made.status, made.json["dictionaries"]) == (201, [terms])
     path = f"glossaries/{made.json['id']}"
     client = deepl.DeepLClient("first", server_url=kept.url)
-    assert client.get_glossary_entries(made.json["id"]) == {"dog": "강아지"}
+    assert client.get_glossary_entries(made.json["id"]) == {"dog": "개들"}
     other = client.create_glossary("more", "EN", "KO", {"cat": "야옹이", "dog": "멍멍이"})
     listed = ask(kept, "GET", "glossaries").json["glossaries"]
     assert [(one["name"], one["dictionaries"][0]["terms"]) for one in listed] == [("animals", 1), ("more", 2)]
 
     body = {"texts": [TEXT], "source": "en", "target": "ko", "glossary_ids": [made.json["id"], other.glossary_id]}
     bound = ask(kept, "POST", "translate", body).json["translations"][0]
-    lines = ask(kept, "POST", "translate", {**body, "glossary_ids": [], "glossary": ["dog\t강아지", "cat\t야옹이"]})
+    lines = ask(kept, "POST", "translate", {**body, "glossary_ids": [], "glossary": ["dog\t개들", "cat\t야옹이"]})
     assert bound == lines.json["translations"][0]
-    assert "강아지" in bound["text"]
+    assert "개들" in bound["text"]
     first = ask(kept, "POST", "translate", {**body, "glossary": ["dog\t멍멍이"]}).json["translations"][0]
-    assert "강아지" not in first["text"]
+    assert "개들" not in first["text"]
 
     changed = {"name": "others", "dictionaries": [{**terms, "entries": {"horse": "망아지"}}]}
     assert ask(kept, "PUT", path, changed).json["name"] == "others"
@@ -359,8 +359,8 @@ def test_documents_are_sent_asked_for_fetched_and_deleted(kept: Running, alone: 
         faulty = send(kept, f"7\n{text}", source="en").json
     assert faulty["faults"] == [{"line": 2, "flag": "loop"}, {"line": 5, "flag": "loop"}]
     assert ask(kept, "DELETE", f"documents/{faulty['id']}").status == 204
-    bound = send(kept, text, source="en", glossary="dog\t강아지").json["id"]
-    assert "강아지" in ask(kept, "GET", f"documents/{bound}/content").body.decode()
+    bound = send(kept, text, source="en", glossary="dog\t개들").json["id"]
+    assert "개들" in ask(kept, "GET", f"documents/{bound}/content").body.decode()
     assert [one["id"] for one in ask(kept, "GET", "documents").json["documents"]] == [identity, again, bound]
     for method, path in (("GET", ""), ("GET", "/content"), ("DELETE", "")):
         assert ask(kept, method, f"documents/{identity}{path}", key="second").status == 404

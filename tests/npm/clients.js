@@ -35,7 +35,7 @@ const before = await used();
 await client.translateText("Eight ch", "en", "ko");
 found.used = (await used()) - before;
 
-const entries = new deepl.GlossaryEntries({ entries: { dog: "강아지" } });
+const entries = new deepl.GlossaryEntries({ entries: { dog: "개들" } });
 const glossary = await client.createGlossary("one", "en", "ko", entries);
 found.glossary = [glossary.name, glossary.entryCount, (await client.getGlossaryEntries(glossary)).entries()];
 found.bound = (await client.translateText(text, "en", "ko", { glossary })).text;

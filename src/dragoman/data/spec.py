@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman.config.fields import check_texts
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import codec_of
+from dragoman.files import CODECS
 
 OF_PAIRS = (".tsv", ".csv", ".jsonl", ".parquet", ".tmx", ".po")  # one file holds both sides
 WITH_COLUMNS = (".csv", ".jsonl", ".parquet", ".tmx")  # columns= says which texts are read
@@ -141,7 +141,7 @@ def refuse_unreadable(file: str) -> None:
 def suffix_of(file: str) -> str:
     """Return the suffix that tells the format, without that of a compression: '.tsv' for 'a.tsv.gz' and 'A.TSV'."""
     path = Path(file)
-    return (path.with_suffix("") if codec_of(path) else path).suffix.lower()
+    return (path.with_suffix("") if path.suffix.lower() in CODECS else path).suffix.lower()
 
 
 def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
