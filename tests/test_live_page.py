@@ -487,7 +487,7 @@ def test_lines_that_are_no_terms_are_named_with_the_reason_and_the_others_kept(v
     lines += ["bear\t곰", "x" * 201 + "\tx", "dog\t강아지"]
     buffer = ("\ufeff" + "\r\n".join(lines)).encode()
     tab.locator("#open-terms").set_input_files({"name": "x.tsv", "mimeType": "text/plain", "buffer": buffer})
-    assert tab.locator("#terms-faults p").inner_text() == "Terms taken: 2. Lines left out: 6"
+    expect(tab.locator("#terms-faults p")).to_have_text("Terms taken: 2. Lines left out: 6")
     assert tab.locator("#terms-faults li").all_inner_texts() == [
         "Line 3: no tab between the term and its translation",
         "Line 5: the term or a translation is empty",
@@ -499,7 +499,7 @@ def test_lines_that_are_no_terms_are_named_with_the_reason_and_the_others_kept(v
     fields = tab.locator("#terms tbody input")
     assert [field.input_value() for field in fields.all()] == ["dog", "개", "bear", "곰"]
     tab.locator("#open-terms").set_input_files({"name": "no.tsv", "mimeType": "text/plain", "buffer": b"\n"})
-    assert tab.locator("#terms-faults p").inner_text() == "Terms taken: 0. Lines left out: 0"
+    expect(tab.locator("#terms-faults p")).to_have_text("Terms taken: 0. Lines left out: 0")
     tab.locator("#add-term").click()  # an empty row does not stay beside lines that are pasted into it
     tab.evaluate("navigator.clipboard.writeText('cat\\t고양이\\nhound')")
     fields.last.press("Control+v")  # lines do not become one term
