@@ -27,7 +27,9 @@ NO_NUMBER = re.compile(r"Error parsing (\S+): .*(?:literal for (int)\(\) with ba
 ALTERNATIVES = re.compile(r"does not match choices \('(?!None)(.*?)',?\)")
 NO_CHOICE = re.compile(r"invalid choice '(.*)' for argument '(.*)'\. Expected one of \((.*)\) ?\.")
 NO_VALUE = re.compile(r"Missing value for argument '(.*)'\.")
-NO_FLAG = re.compile(r"Missing from .*?: (-\S+ [^\s,]+)(?:, --\S+ \S+)? (.*?) \(required\)")
+MISSING = re.compile(r"Missing from .*?: (.*\(required\))")
+# Its name, and what it is.
+ONE_MISSING = re.compile(r"(-\S+ (?:\{[^}]*\}|[^\s,]+)|\S+)(?:, --\S+ \S+)?(?: \.\.\.)? (.*?) \(required\)")
 NO_COMMAND = re.compile(r"Expected one of \{(.*)\}\.")
 EXTRA = re.compile(r"Unrecognized options: (.*)")
 BOX_LINE = re.compile(r"[│|] ?(.*?) *[│|]")
@@ -102,11 +104,14 @@ def refuse_values(command: str, arguments: Sequence[str], shown: str) -> NoRetur
         check_choice(found[2], found[1], sorted({*re.findall("'(.*?)'", found[3])} - {"None"}))
     if found := NO_VALUE.search(reason):
         raise UsageError(f"{found[1]} needs a value; {see}")
-    if found := NO_FLAG.search(reason):
+    if found := MISSING.search(reason):
+        missing = dict(ONE_MISSING.findall(found[1]))
         folder = next((argument for argument in arguments if os.path.isdir(argument)), None)  # noqa: PTH112, as texts may be long
-        if found[1] == "-m FOLDER" and folder:
+        if "-m FOLDER" in missing and folder:
             raise UsageError(f"{command} needs -m in front of its model folder: -m {shlex.quote(folder)}; {see}")
-        raise UsageError(f"{command} needs {found[1]} ({found[2]}); {see}")
+        *others, last = missing
+        names = f"{', '.join(others)} and {last}" if others else f"{last} ({missing[last]})"
+        raise UsageError(f"{command} needs {names}; {see}")
     if found := NO_COMMAND.search(reason):
         raise UsageError(f"{command} needs one of {found[1]}; {see}")
     if found := EXTRA.search(reason):
