@@ -105,12 +105,12 @@ def refuse_values(command: str, arguments: Sequence[str], shown: str) -> NoRetur
     if found := NO_VALUE.search(reason):
         raise UsageError(f"{found[1]} needs a value; {see}")
     if found := MISSING.search(reason):
-        missing = dict(ONE_MISSING.findall(found[1]))
+        missing = {name.replace(", ", ","): what for name, what in ONE_MISSING.findall(found[1])}  # a box wraps {a,b}
         folder = next((argument for argument in arguments if os.path.isdir(argument)), None)  # noqa: PTH112, as texts may be long
         if "-m FOLDER" in missing and folder:
             raise UsageError(f"{command} needs -m in front of its model folder: -m {shlex.quote(folder)}; {see}")
-        *others, last = missing
-        names = f"{', '.join(others)} and {last}" if others else f"{last} ({missing[last]})"
+        *first, last = missing
+        names = f"{', '.join(first)} and {last}" if first else f"{last} ({missing[last]})"
         raise UsageError(f"{command} needs {names}; {see}")
     if found := NO_COMMAND.search(reason):
         raise UsageError(f"{command} needs one of {found[1]}; {see}")
