@@ -188,14 +188,9 @@ def part_of(path: Path) -> Path:
     return target.with_name(f"{target.name}.part")
 
 
-def codec_of(path: str | Path) -> str:
-    """Return how a file is compressed, by its name, in small letters or capitals: 'gzip', 'zstd', or '' for not."""
-    return CODECS.get(Path(path).suffix.lower(), "")
-
-
 def compressed(file: BinaryIO, path: Path) -> contextlib.AbstractContextManager[BinaryIO]:
     """Return a stream that writes to `file`, compressed if `path` says so; a context manager that ends it."""
-    if not (codec := codec_of(path)):
+    if not (codec := CODECS.get(path.suffix.lower())):
         return contextlib.nullcontext(file)
     import pyarrow
 

@@ -16,9 +16,8 @@ from typing import Any, Literal, NamedTuple
 
 from dragoman.data.encoding import is_supported
 from dragoman.data.header import is_header
-from dragoman.data.spec import FOLDER, WITH_HEADER, CorpusSpec, display_path, parse_corpora
+from dragoman.data.spec import FOLDER, WITH_HEADER, CorpusSpec, codec_of, display_path, parse_corpora
 from dragoman.errors import DragomanError, plural
-from dragoman.files import CODECS
 
 Pair = tuple[str, str]
 
@@ -100,7 +99,7 @@ def read_blocks(path: str) -> Iterator[bytes]:
 
     Raise DragomanError where it cannot be read, is damaged, or expands so much that it may be a decompression bomb.
     """
-    codec = CODECS.get(Path(path).suffix.lower())
+    codec = codec_of(path)
     try:
         with Path(path).open("rb") as file:
             if not codec:
@@ -250,7 +249,7 @@ def read_rows(spec: CorpusSpec, on_problem: OnProblem) -> Iterator[Row]:
         case ".parquet":
             from dragoman.data.parquet import read_parquet
 
-            if Path(file).suffix.lower() in CODECS:
+            if codec_of(file):
                 raise DragomanError(
                     f"{display_path(file)}: a Parquet file must not be compressed as a whole; decompress it"
                 )

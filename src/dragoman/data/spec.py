@@ -138,10 +138,15 @@ def refuse_unreadable(file: str) -> None:
         raise UsageError(f"{display_path(file)}: {way_out}")
 
 
+def codec_of(path: str | Path) -> str:
+    """Return how a file is compressed, by its name, in small letters or capitals: 'gzip', 'zstd', or '' for not."""
+    return CODECS.get(Path(path).suffix.lower(), "")
+
+
 def suffix_of(file: str) -> str:
     """Return the suffix that tells the format, without that of a compression: '.tsv' for 'a.tsv.gz' and 'A.TSV'."""
     path = Path(file)
-    return (path.with_suffix("") if path.suffix.lower() in CODECS else path).suffix.lower()
+    return (path.with_suffix("") if codec_of(path) else path).suffix.lower()
 
 
 def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:

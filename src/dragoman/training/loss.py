@@ -80,7 +80,9 @@ class _OutputLoss(torch.autograd.Function):
         words, exact = len(weight), torch.promote_types(weight.dtype, torch.float32)
         added = packed_rows(len(vectors), vectors.device) - len(vectors)  # rows of zeros, without a label
         with torch.autocast(device, enabled=False):
-            x, w = nn.functional.pad(vectors.to(dtype), (0, 0, 0, added)), weight.to(dtype)
+            x, w = vectors.to(dtype), weight.to(dtype)
+            if added:  # otherwise it would be copied
+                x = nn.functional.pad(x, (0, 0, 0, added))
             d_vectors, d_weight = (torch.empty_like(x), torch.zeros_like(weight)) if needs_gradient else (None, None)
             d_bias = torch.zeros_like(bias) if needs_gradient and bias is not None else None
             loss = torch.zeros((), dtype=exact, device=vectors.device)

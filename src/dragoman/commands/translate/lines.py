@@ -20,9 +20,10 @@ from dragoman.commands.translate.report import TranslationReport
 from dragoman.console import LineProgress
 from dragoman.data.corpus import LONGEST_LINE, foreign_beginning, read_blocks
 from dragoman.data.jsonl import text_keys, value_at
+from dragoman.data.spec import codec_of
 from dragoman.data.tokenizer import SURROGATE
 from dragoman.errors import DragomanError, plural
-from dragoman.files import codec_of, is_replaceable, name_errors, open_output, part_of
+from dragoman.files import is_replaceable, name_errors, open_output, part_of
 from dragoman.translation.translation import Translation
 from dragoman.translation.translator import Translator
 
