@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 
 from dragoman.benchmarks.peers.task import TrainingTask
-from dragoman.benchmarks.peers.train_marianmt import Trained as Peer
+from dragoman.benchmarks.peers.train_marianmt import Trained
 from dragoman.benchmarks.peers.train_programs import peak_rate, train_program
 from dragoman.benchmarks.peers.trainers import (
     BEAM,
@@ -37,7 +37,7 @@ from dragoman.training.setup import DATA
 from dragoman.translation.translator import Translator
 
 
-class Trained(NamedTuple):
+class Outcome(NamedTuple):
     """What a model did in its minutes, and how good its translations of the test set are."""
 
     steps: int
@@ -84,7 +84,7 @@ def benchmark(
     notes = [f"{NAMES[model]} is left out: {how}." for model, how in left_out.items()]
     if not models:
         raise DragomanError(" ".join(notes))
-    trained: dict[str, list[Trained]] = {}
+    outcomes: dict[str, list[Outcome]] = {}
     for seed in seeds:
         for model in models:
             folder = Path(out) / f"seed-{seed}"
@@ -95,8 +95,8 @@ def benchmark(
                 row = f"dragoman, {runs[model][0]}"
                 run = replace(runs[model][1], out=str(folder / runs[model][0]), training=replace(training, seed=seed))
                 steps, tokens, translations = train_ours(run, sources)
-            trained.setdefault(row, []).append(Trained(steps, tokens, evaluate(translations, references)))
-    scores = next(iter(trained.values()))[0].scores
+            outcomes.setdefault(row, []).append(Outcome(steps, tokens, evaluate(translations, references)))
+    scores = next(iter(outcomes.values()))[0].scores
     return "\n".join(
         [
             f"{Path(train).name}, {len(pairs):,} pairs; {minutes:g} minutes of training each, "
@@ -115,7 +115,7 @@ def benchmark(
                         with_each([each.scores.bleu.value for each in every]),
                         with_each([each.scores.chrf.value for each in every]),
                     ]
-                    for row, every in trained.items()
+                    for row, every in outcomes.items()
                 ],
             ),
             *notes,
@@ -183,7 +183,7 @@ def train_peer(
     return trained.steps, trained.tokens, [tokenizer.decode(output) for output in trained.translations]
 
 
-def train_marianmt(task: TrainingTask, settings: TrainingConfig, texts: Sequence[Ids], folder: Path) -> Peer:
+def train_marianmt(task: TrainingTask, settings: TrainingConfig, texts: Sequence[Ids], folder: Path) -> Trained:
     """Train MarianMT and translate the texts with it, in a process of its own. folder: an empty one.
 
     Raise DragomanError where that fails.
@@ -195,4 +195,4 @@ def train_marianmt(task: TrainingTask, settings: TrainingConfig, texts: Sequence
     ran = subprocess.run(command, env=environment_of("marianmt", task.threads), stdout=subprocess.PIPE, text=True)
     if ran.returncode:
         raise DragomanError("training MarianMT failed; see its message above")
-    return Peer(*json.loads(ran.stdout))
+    return Trained(*json.loads(ran.stdout))
