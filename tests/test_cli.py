@@ -262,6 +262,17 @@ def test_a_wrong_request_gets_one_clear_line(
     assert ran.err.count("\n") == 1
 
 
+def test_a_folder_of_checkpoints_leads_to_the_best_model_of_the_run(dragoman, brief: Path, tmp_path: Path):
+    run = tmp_path / "run"
+    for name in ("best", "checkpoints/step-00000100", "checkpoints/step-00000200"):
+        shutil.copytree(brief, run / name)
+    ran = dragoman("translate", "-m", run / "checkpoints", "x")
+    assert ran.err.endswith(f"it has no manifest.json; did you mean {run}/best?\n")
+    shutil.rmtree(run / "best")
+    ran = dragoman("translate", "-m", run / "checkpoints", "x")
+    assert ran.err.endswith(f"it has no manifest.json; did you mean {run}/checkpoints/step-00000100?\n")
+
+
 def write_bad_files(folder: Path) -> None:
     (folder / "empty.tsv").touch()
     (folder / "one-column.tsv").write_text("only one\n")

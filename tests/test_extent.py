@@ -1,16 +1,23 @@
 """How much text a training source held: measured, recorded, and believed only where the record is one."""
 
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from conftest import save_random, signed_again, tiny_transformer, write_tsv
 
+from dragoman.config.serve import ServeConfig
 from dragoman.data.dataset import tokenise
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.files import new_folder
+from dragoman.server.models import open_models, parse_models
 from dragoman.text.extent import SourceExtent
+from dragoman.text.tags import DefaultTags
 from dragoman.training.extent import measure_extent, target_scripts
 
 
@@ -40,6 +47,61 @@ def test_the_scripts_are_those_of_all_languages_that_training_or_validation_has(
     assert target_scripts(pairs, tokenizer, []) == ["HANGUL", "LATIN"]
 
 
+def test_the_record_says_whether_every_source_had_a_tag(pairs: list[tuple[str, str]], tmp_path: Path):
+    corpus = write_tsv(tmp_path / "corpus.tsv", pairs)
+    tagged = Tokenizer.train([text for pair in pairs for text in pair], 300, tags=["fr", "tr"])
+
+    def found(*specs: CorpusSpec) -> bool:
+        held = tokenise(specs, Tokenizers.of(tagged), None, tmp_path / "c.arrow")[0]
+        return measure_extent(held, tagged).tagged
+
+    french, turkish, plain = (CorpusSpec((corpus,), tag=tag) for tag in ("fr", "tr", ""))
+    of_target = CorpusSpec((corpus,), target_tag="fr")
+    assert [found(french), found(french, turkish)] == [True] * 2
+    assert [found(plain), found(french, plain), found(plain, turkish), found(of_target)] == [False] * 4
+
+
+@pytest.fixture
+def needs_tag(trained: Path, pairs: list[tuple[str, str]], tmp_path: Path) -> Path:
+    """A model with two tags whose training sources all had one, or so its folder says."""
+    tokenizer = Tokenizer.train([text for pair in pairs for text in pair], 300, tags=["fr", "tr"])
+    folder = save_random(tiny_transformer(), tokenizer, tmp_path / "tagged")
+    (folder / SourceExtent.RECORD).write_text(SourceExtent(1, 20, tagged=True).as_json())
+    signed_again(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command", ["translate -m {model} x", "inspect -m {model} x --json", "evaluate -m {model} {test}"]
+)
+def test_a_forgotten_tag_is_told(
+    command: str, needs_tag: Path, corpus: tuple[str, str], tmp_path: Path, dragoman: Callable[..., Any]
+):
+    words = command.format(model=needs_tag, test=corpus[1]).split()
+    ran = dragoman(*words)
+    assert ran.code == 0
+    assert f"{needs_tag}: no tag, though every training source of the model had one (fr, tr): " in ran.err
+    assert "no tag" not in dragoman(*words, *(["tag=fr"] if words[0] == "evaluate" else ["--tag", "fr"])).err
+    if words[0] == "translate":
+        assert dragoman(*words, "--quiet").err == ""
+    (needs_tag / DefaultTags.RECORD).write_text(DefaultTags("tr").as_json())
+    signed_again(needs_tag)
+    assert "no tag" not in dragoman(*words).err
+    (needs_tag / DefaultTags.RECORD).unlink()
+    (needs_tag / SourceExtent.RECORD).write_text(SourceExtent(1, 20).as_json())
+    signed_again(needs_tag)
+    assert "no tag" not in dragoman(*words).err
+
+
+def test_a_server_refuses_a_model_that_needs_a_tag_without_one(needs_tag: Path):
+    config = ServeConfig(model=(f"en-fr={needs_tag}",))
+    told = re.escape(f"every training source had a tag (fr, tr): choose one, as in en-fr={needs_tag}:fr")
+    with pytest.raises(DragomanError, match=told):
+        open_models(config, parse_models(config.model, None))
+    models = open_models(config, parse_models([f"en-fr={needs_tag}:fr"], None))
+    models.close(5)
+
+
 def recorded(folder: Path, text: str) -> Path:
     """A folder with this record, which its manifest lists."""
     with new_folder(folder) as draft:
@@ -48,7 +110,7 @@ def recorded(folder: Path, text: str) -> Path:
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path):
-    extent = SourceExtent(2, 30, True, ("CJK",))
+    extent = SourceExtent(2, 30, True, ("CJK",), tagged=True)
     assert SourceExtent.load(tmp_path) is None
     assert SourceExtent.load(recorded(tmp_path / "new", extent.as_json())) == extent
     old = recorded(tmp_path / "old", '{"sentences": 2, "tokens": 30}')
@@ -59,7 +121,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path):
     "text", ["", "[1, 2]", '{"sentences": 1}', '{"sentences": 0, "tokens": 5}', '{"sentences": true, "tokens": 5}',
              '{"sentences": 1, "tokens": 5.0}', '{"sentences": 1, "tokens": 5, "wordless": 1}',
              '{"sentences": 1, "tokens": 5, "scripts": [1]}',
-             '{"sentences": 1, "tokens": 5, "terms": 1}', "[" * 100_000],
+             '{"sentences": 1, "tokens": 5, "terms": 1}', '{"sentences": 1, "tokens": 5, "tagged": 1}', "[" * 100_000],
 )  # fmt: skip
 def test_what_is_no_record_is_refused(tmp_path: Path, text: str):
     folder = recorded(tmp_path / "model", text)

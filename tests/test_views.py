@@ -436,7 +436,7 @@ def test_the_command_draws_every_view_with_hangul_and_its_caption_names_model_an
         ("--view grid --sample dev.tsv", "--sample needs --view heads"),
         ("--view heads --out never.svg --json --sample dev.tsv", "without --html and --json"),
         ("--view heads --out never.svg --html page.html --sample dev.tsv", "without --html and --json"),
-        ("--view heads --out never.svg --sample dev.tsv", "leave out TEXT and --translation"),
+        ("--view heads --out never.svg --sample dev.tsv", "leave out TEXT, --translation, --tag"),
         ("--html page.html --layer 1", "--layer cannot be used with a page"),
         ("--json --view grid", "--view grid draws a figure"),
         ("--html page.pdf", "page.pdf: the name of a page must end in .html"),

@@ -10,6 +10,7 @@ import io
 import json
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,6 +23,7 @@ from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.synthesis.shard import Shard
+    from dragoman.translation.translator import Translator
 
 Model = Annotated[str, tyro.conf.arg(aliases=["-m"], metavar="FOLDER")]
 SETTING = re.compile(rf"\b({'|'.join(field.name for field in fields(SearchConfig))})\b")
@@ -110,6 +112,17 @@ def set_threads(wanted: int | None, quiet: bool = False) -> None:
     note = use_threads(wanted)
     if note and not quiet:
         print(note, file=sys.stderr)
+
+
+def no_tag_warning(translator: "Translator", name: str, tags: Iterable[str], how: str) -> str:
+    """Return a sentence where a text has no tag though all sources of the training had one; '' else.
+
+    Such a model may translate into any of its languages. name: of the texts; tags: those given; how: to give them.
+    """
+    if not translator.extent.tagged or translator.tag or all(tags):
+        return ""
+    known = ", ".join(translator.tokenizers.source.tags)
+    return f"{name}: no tag, though every training source of the model had one ({known}): {how}"
 
 
 def check_seed(search: SearchConfig) -> None:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from dragoman.commands import Model, OneBestSearch, OneBestSearchConfig, check_seed, parse, print_json, set_threads
+from dragoman.commands import (
+    Model,
+    OneBestSearch,
+    OneBestSearchConfig,
+    check_seed,
+    no_tag_warning,
+    parse,
+    print_json,
+    set_threads,
+)
 from dragoman.config import Device
 from dragoman.errors import DragomanError, UsageError, plural
 
@@ -80,6 +89,8 @@ def main(arguments: list[str]) -> None:
 
     translator = Translator.load(options.model, options.search, ensemble=options.ensemble, device=options.device)
     if warning := direction_warning(" ".join(options.test), sources, translator.extent.scripts, translator.scripts):
+        print(warning, file=sys.stderr)
+    if warning := no_tag_warning(translator, options.model, corpus.tags, "write tag=TAG behind the file"):
         print(warning, file=sys.stderr)
     other = Translator.load(options.against, options.search, device=options.device) if options.against else None
     theirs = read_translations(options.against_file, len(sources)) if options.against_file else None

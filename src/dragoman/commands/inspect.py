@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from dragoman.commands import Model, OneBestSearchConfig, check_seed, parse, print_json, set_threads
+from dragoman.commands import Model, OneBestSearchConfig, check_seed, no_tag_warning, parse, print_json, set_threads
 from dragoman.config.search import Split
 from dragoman.errors import DragomanError, UsageError
 
@@ -100,6 +100,8 @@ def main(arguments: list[str]) -> None:
         save(head_table_of_pairs(translator, options.sample, options.kind, name), out)
         print(out)
         return
+    if warning := no_tag_warning(translator, options.model, [options.tag], "choose it with --tag"):
+        print(warning, file=sys.stderr)
     inspection = inspect(translator, options.text, options.translation, tag=options.tag, name=name)
     files = []
     if out:
@@ -165,7 +167,8 @@ def check_options(options: Options, out: Path | None) -> None:
         raise UsageError("--sample needs --view heads and --out, without --html and --json")
     if options.sample and (options.text or options.translation or options.tag or options.target_tag):
         raise UsageError(
-            "--sample takes its sentences from files: leave out TEXT and --translation; tags: FILE tag=TAG"
+            "--sample takes sentences and tags from files (FILE tag=TAG): leave out TEXT, --translation, --tag and "
+            "--target-tag"
         )
     if not options.sample and not options.text.strip():
         raise UsageError("there is no text to translate")

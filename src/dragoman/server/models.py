@@ -217,7 +217,7 @@ def parse_models(texts: Sequence[str], pivot: str | None) -> list[ModelSource]:
 
 
 def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
-    """Open and warm up all models. Raise DragomanError where one is damaged, lacks its tag, or does not translate."""
+    """Open and warm up all models. Raise DragomanError where one is damaged, lacks a tag, or does not translate."""
     opened: dict[Path, Served] = {}
     served = []
     threads, replicas = config.threads, 1  # one thread steps the batches of the native engine
@@ -250,12 +250,21 @@ def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
 
 
 def with_tags(served: Served) -> Served:
-    """Return a model whose translator has the tags of its pair. Raise DragomanError where it has no such tags."""
+    """Return a model whose translator has the tags of its pair.
+
+    Raise DragomanError where it has no such tags, and where all that it learned had one, and the pair has none.
+    """
     source, translator = served.source, served.translator
     try:
         tagged = translator.replace(tag=source.tag or None, target_tag=source.target_tag or None)
     except DragomanError as error:
         raise DragomanError(f"{source.folder}: cannot serve {source.pair}: {error}") from None
+    if tagged.extent.tagged and not tagged.tag:
+        known = list(tagged.tokenizers.source.tags)
+        raise DragomanError(
+            f"{source.folder}: every training source had a tag ({', '.join(known)}): choose one, as in "
+            f"{source.pair}={source.folder}:{known[0]}"
+        )
     return replace(served, translator=tagged)
 
 

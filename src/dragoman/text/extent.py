@@ -23,6 +23,7 @@ class SourceExtent:
     wordless: bool = False  # whether most sources had no letters, as in a corpus of numbers
     scripts: tuple[str, ...] = ()  # in which the sources were written, as `text.scripts` names them
     terms: bool = False  # whether some sources had target terms in them, between marks (training.terms)
+    tagged: bool = False  # whether all sources had a tag in front
 
     def as_json(self) -> str:
         """Return the record as a line of JSON."""
@@ -39,7 +40,7 @@ class SourceExtent:
             extent = cls(**{**record, "scripts": tuple(record.get("scripts", ()))})
             if any(type(number) is not int or number < 1 for number in (extent.sentences, extent.tokens)):
                 raise ValueError
-            if any(type(flag) is not bool for flag in (extent.wordless, extent.terms)) or any(
+            if any(type(flag) is not bool for flag in (extent.wordless, extent.terms, extent.tagged)) or any(
                 type(script) is not str for script in extent.scripts
             ):
                 raise ValueError

@@ -19,7 +19,8 @@ def measure_extent(pairs: Pairs, tokenizer: SideTokenizer) -> SourceExtent:
 
     tokenizer: that of the sources.
     """
-    texts = sample_texts(pairs, SOURCE, tokenizer)
+    rows, tags = sample_rows(pairs, SOURCE), set(tokenizer.tags.values())
+    texts = [tokenizer.decode(ids.tolist()) for ids in rows]
     sentences = [len(split_sentences(text)) for text in texts]
     tokens = pairs.lengths[:, SOURCE] - 1
     without_letters = sum(not any(map(str.isalpha, text)) for text in texts)
@@ -28,6 +29,7 @@ def measure_extent(pairs: Pairs, tokenizer: SideTokenizer) -> SourceExtent:
         tokens=max(1, percentile(tokens)),
         wordless=without_letters > len(texts) / 2,
         scripts=tuple(usual_scripts(texts)),
+        tagged=all(tags.intersection(ids[:1].tolist()) for ids in rows),
     )
 
 
@@ -37,13 +39,14 @@ def target_scripts(pairs: Pairs, tokenizer: SideTokenizer, others: Sequence[str]
     Some languages of a model may be among the training targets alone, others too rare for a sample. tokenizer: that of
     the targets.
     """
-    return sorted({*usual_scripts(sample_texts(pairs, TARGET, tokenizer)), *usual_scripts(others)})
+    texts = [tokenizer.decode(ids.tolist()) for ids in sample_rows(pairs, TARGET)]
+    return sorted({*usual_scripts(texts), *usual_scripts(others)})
 
 
-def sample_texts(pairs: Pairs, side: int, tokenizer: SideTokenizer) -> list[str]:
-    """Return up to SAMPLE texts of one side of the pairs, spread evenly. tokenizer: that of the side."""
+def sample_rows(pairs: Pairs, side: int) -> list[np.ndarray]:
+    """Return the ids of up to SAMPLE texts of one side of the pairs, spread evenly."""
     sample = np.unique(np.linspace(0, len(pairs) - 1, min(SAMPLE, len(pairs)), dtype=np.int64))
-    return [tokenizer.decode(ids.tolist()) for ids in pairs.rows(sample, side)]
+    return pairs.rows(sample, side)
 
 
 def percentile(values: list[int] | np.ndarray) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from dragoman.commands import FlagSearchConfig, Model, Search, check_seed, parse, set_threads
+from dragoman.commands import FlagSearchConfig, Model, Search, check_seed, no_tag_warning, parse, set_threads
 from dragoman.config import ComputeType, Device
 from dragoman.data.spec import NOT_TEXT, refuse_unreadable, suffix_of
 from dragoman.errors import UsageError, plural
@@ -266,7 +266,7 @@ def open_translator(options: Options) -> "Translator":
         forbidden=options.forbid,
         forbidden_exact=options.forbid_exact,
     )
-    return Translator.load(
+    translator = Translator.load(
         options.model,
         options.search,
         safeguards,
@@ -277,3 +277,7 @@ def open_translator(options: Options) -> "Translator":
         threads=options.threads,
         target_tag=options.target_tag,
     )
+    warning = no_tag_warning(translator, options.model, [options.tag], "choose it with --tag")
+    if warning and not options.quiet:
+        print(warning, file=sys.stderr)
+    return translator
