@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean, stdev
 
 import pytest
 import torch
@@ -116,6 +117,33 @@ def test_a_number_that_differs_would_be_found(tmp_path: Path, page: str, old: st
     assert old in read(page)
     changed.write_text(read(page).replace(old, new), encoding="utf-8")
     assert complaint in compare(tmp_path / "course").stdout
+
+
+def scores_in(page: str) -> dict[str, list[str]]:
+    """Return the scores with a spread in the table of comparisons of a page, given as its text, by comparison."""
+    rows = re.findall(r"^\| `(compare-[\w-]+)` \| ([^|]*) \|", page, re.MULTILINE)
+    return {name: found for name, cell in rows if (found := re.findall(r"\d+\.\d ± \d+\.\d", cell))}
+
+
+def scores_in_results() -> dict[str, list[str]]:
+    """Return the mean BLEU of each variant and its standard deviation over the runs in docs/course/results."""
+    scores: dict[str, list[str]] = {}
+    for file in sorted((COURSE / "results").glob("compare-*-1-each-run-*.csv")):
+        runs: dict[str, list[float]] = {}
+        with file.open(encoding="utf-8", newline="") as opened:
+            for row in csv.DictReader(opened):
+                runs.setdefault(row["variant"], []).append(float(row["BLEU"]))
+        assert {len(bleu) for bleu in runs.values()} == {3}
+        scores[file.name.split("-1-each-run")[0]] = [f"{fmean(bleu):.1f} ± {stdev(bleu):.1f}" for bleu in runs.values()]
+    return scores
+
+
+@pytest.mark.parametrize("page", ["lab.md", "lab.ko.md"])
+def test_the_scores_of_comparisons_are_those_of_their_runs(page: str):
+    text, scores = read(page), scores_in_results()
+    assert scores_in(text) == scores != {}
+    assert scores_in(text.replace(scores["compare-heads"][1], "19.3 ± 0.4")) != scores
+    assert set(scores) <= set(COMPARISONS)
 
 
 def adopted(folder: Path, table: str, row: str, column: str, value: str) -> tuple[dict[str, str], str]:
