@@ -17,7 +17,7 @@ from dragoman.errors import DragomanError
 from dragoman.files import new_folder
 from dragoman.server.models import open_models, parse_models
 from dragoman.text.extent import SourceExtent
-from dragoman.text.tags import DefaultTags
+from dragoman.text.tags import DefaultTags, LanguageTags
 from dragoman.training.extent import measure_extent, target_scripts
 
 
@@ -91,6 +91,9 @@ def test_a_forgotten_tag_is_told(
     (needs_tag / SourceExtent.RECORD).write_text(SourceExtent(1, 20).as_json())
     signed_again(needs_tag)
     assert "no tag" not in dragoman(*words).err
+    (needs_tag / LanguageTags.RECORD).write_text(LanguageTags(("fr", "tr"), "target").as_json())  # as an import does
+    signed_again(needs_tag)
+    assert "every training source of the model had one (fr, tr)" in dragoman(*words).err
 
 
 def test_a_server_refuses_a_model_that_needs_a_tag_without_one(needs_tag: Path):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dragoman.translation.translator import Translator
 
 Model = Annotated[str, tyro.conf.arg(aliases=["-m"], metavar="FOLDER")]
+SHOWN = 20  # tags that a message names
 SETTING = re.compile(rf"\b({'|'.join(field.name for field in fields(SearchConfig))})\b")
 
 
@@ -114,15 +115,17 @@ def set_threads(wanted: int | None, quiet: bool = False) -> None:
         print(note, file=sys.stderr)
 
 
-def no_tag_warning(translator: "Translator", name: str, tags: Iterable[str], how: str) -> str:
-    """Return a sentence where a text has no tag though all sources of the training had one; '' else.
+def no_tag_warning(model: str, translator: "Translator", tags: Iterable[str], how: str) -> str:
+    """Return a sentence where a text has no tag though all sources of the model's training had one; '' else.
 
-    Such a model may translate into any of its languages. name: of the texts; tags: those given; how: to give them.
+    Without one it may translate into any of its languages. model: its folder, as the user names it; tags: those given;
+    how: to give them.
     """
     if not translator.extent.tagged or translator.tag or all(tags):
         return ""
-    known = ", ".join(translator.tokenizers.source.tags)
-    return f"{name}: no tag, though every training source of the model had one ({known}): {how}"
+    known = list(translator.tokenizers.source.tags)
+    shown = ", ".join(known[:SHOWN]) + ", …" * (len(known) > SHOWN)
+    return f"{model}: no tag, though every training source of the model had one ({shown}): {how}"
 
 
 def check_seed(search: SearchConfig) -> None:

@@ -100,7 +100,7 @@ def main(arguments: list[str]) -> None:
         save(head_table_of_pairs(translator, options.sample, options.kind, name), out)
         print(out)
         return
-    if warning := no_tag_warning(translator, options.model, [options.tag], "choose it with --tag"):
+    if warning := no_tag_warning(options.model, translator, [options.tag], "choose it with --tag"):
         print(warning, file=sys.stderr)
     inspection = inspect(translator, options.text, options.translation, tag=options.tag, name=name)
     files = []

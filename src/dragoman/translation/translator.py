@@ -29,7 +29,7 @@ from dragoman.text.extent import SourceExtent
 from dragoman.text.glossary import TermMatch
 from dragoman.text.scripts import read_scripts
 from dragoman.text.segmentation import split_sentences
-from dragoman.text.tags import DefaultTags
+from dragoman.text.tags import DefaultTags, LanguageTags
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.arguments import refuse_unknown
 from dragoman.translation.coverage import rerank_by_coverage
@@ -139,6 +139,8 @@ class Translator:
         check_argument("folder", folder, str | Path)
         folder = find_model(Path(folder))
         (models, tokenizers), tags = read_models(folder, ensemble, device), DefaultTags.load(folder)
+        extent = SourceExtent.load(folder) or SourceExtent(1, MAX_SOURCE_TOKENS)
+        tagged = extent.tagged or LanguageTags.load(folder) is not None
         return cls(
             models[0],
             tokenizers,
@@ -156,7 +158,7 @@ class Translator:
             ),
             alignment=AlignmentHead.load(folder),
             scripts=read_scripts(folder),
-            extent=SourceExtent.load(folder),
+            extent=replace(extent, tagged=tagged),
             tag=tags.source,
             target_tag=target_tag or tags.target,
         )

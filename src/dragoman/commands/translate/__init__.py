@@ -277,7 +277,7 @@ def open_translator(options: Options) -> "Translator":
         threads=options.threads,
         target_tag=options.target_tag,
     )
-    warning = no_tag_warning(translator, options.model, [options.tag], "choose it with --tag")
+    warning = no_tag_warning(options.model, translator, [options.tag], "choose it with --tag")
     if warning and not options.quiet:
         print(warning, file=sys.stderr)
     return translator
