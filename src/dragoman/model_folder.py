@@ -101,9 +101,9 @@ def read_checksums(folder: Path) -> dict[str, tuple[int, str]]:
         kind = "a file; name the model folder that it is in" if folder.is_file() else "no such model folder"
         raise DragomanError(f"{folder}: {kind}")
     if not (folder / MANIFEST).is_file():
-        best = [*sorted(folder.glob("*/best")), folder.parent / "best"]  # the last one: of its checkpoints
-        near = [path for path in (*best, *sorted(folder.glob("*"))) if (path / MANIFEST).is_file()]
-        hint = f"; did you mean {near[0]}?" if near else ""
+        runs, others = (sorted(folder.glob(f"{part}/{MANIFEST}")) for part in ("*/best", "*"))
+        near = [*runs, *folder.parent.glob(f"best/{MANIFEST}"), *others]  # the second: where these are its checkpoints
+        hint = f"; did you mean {near[0].parent}?" if near else ""
         raise DragomanError(f"{folder}: not a model folder: it has no {MANIFEST}{hint}")
     refuse_links_out(folder)
     try:
