@@ -62,7 +62,7 @@ def test_the_record_says_whether_every_source_had_a_tag(pairs: list[tuple[str, s
 
 
 @pytest.fixture
-def needs_tag(trained: Path, pairs: list[tuple[str, str]], tmp_path: Path) -> Path:
+def needs_tag(pairs: list[tuple[str, str]], tmp_path: Path) -> Path:
     """A model with two tags whose training sources all had one, or so its folder says."""
     tokenizer = Tokenizer.train([text for pair in pairs for text in pair], 300, tags=["fr", "tr"])
     folder = save_random(tiny_transformer(), tokenizer, tmp_path / "tagged")
@@ -74,9 +74,7 @@ def needs_tag(trained: Path, pairs: list[tuple[str, str]], tmp_path: Path) -> Pa
 @pytest.mark.parametrize(
     "command", ["translate -m {model} x", "inspect -m {model} x --json", "evaluate -m {model} {test}"]
 )
-def test_a_forgotten_tag_is_told(
-    command: str, needs_tag: Path, corpus: tuple[str, str], tmp_path: Path, dragoman: Callable[..., Any]
-):
+def test_a_forgotten_tag_is_told(command: str, needs_tag: Path, corpus: tuple[str, str], dragoman: Callable[..., Any]):
     words = command.format(model=needs_tag, test=corpus[1]).split()
     ran = dragoman(*words)
     assert ran.code == 0

@@ -1,6 +1,9 @@
 """Errors that a user can mend. The command line prints them as one sentence, without a traceback."""
 
 import re
+from collections.abc import Iterable
+
+SHOWN = 20  # names that a message lists
 
 
 class DragomanError(Exception):
@@ -14,6 +17,12 @@ class UsageError(DragomanError):
 def plural(count: int, noun: str) -> str:
     """Return '1 pair' or '1,200 pairs', for messages: a count and the singular `noun`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names with commas between them, for messages; of more than SHOWN, the first ones and dots."""
+    every = list(names)
+    return ", ".join(every[:SHOWN]) + ", …" * (len(every) > SHOWN)
 
 
 # What libraries say where the system gives them no memory, for its threads too; few of them raise a MemoryError.

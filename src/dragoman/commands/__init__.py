@@ -19,14 +19,13 @@ import tyro
 from dragoman import formats
 from dragoman.commands.help import HelpText, refuse_unknown_flag, refuse_values, tidy
 from dragoman.config import SearchConfig
-from dragoman.errors import UsageError
+from dragoman.errors import UsageError, listed
 
 if TYPE_CHECKING:
     from dragoman.synthesis.shard import Shard
     from dragoman.translation.translator import Translator
 
 Model = Annotated[str, tyro.conf.arg(aliases=["-m"], metavar="FOLDER")]
-SHOWN = 20  # tags that a message names
 SETTING = re.compile(rf"\b({'|'.join(field.name for field in fields(SearchConfig))})\b")
 
 
@@ -123,9 +122,8 @@ def no_tag_warning(model: str, translator: "Translator", tags: Iterable[str], ho
     """
     if not translator.extent.tagged or translator.tag or all(tags):
         return ""
-    known = list(translator.tokenizers.source.tags)
-    shown = ", ".join(known[:SHOWN]) + ", …" * (len(known) > SHOWN)
-    return f"{model}: no tag, though every training source of the model had one ({shown}): {how}"
+    known = listed(translator.tokenizers.source.tags)
+    return f"{model}: no tag, though every training source of the model had one ({known}): {how}"
 
 
 def check_seed(search: SearchConfig) -> None:

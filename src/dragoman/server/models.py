@@ -15,7 +15,7 @@ from dragoman.config.serve import ServeConfig
 from dragoman.decoding.pool import Pool
 from dragoman.decoding.rows import Ticket
 from dragoman.decoding.torch_engine import TorchEngine
-from dragoman.errors import DragomanError, UsageError
+from dragoman.errors import DragomanError, UsageError, listed
 from dragoman.hub import PREFIX, is_on_hub
 from dragoman.inspection.summary import Summary
 from dragoman.model_folder import find_model, read_manifest
@@ -183,8 +183,7 @@ def directions(
     def tag_of(code: str) -> str:
         found = find_language(code, known)
         if found is None:
-            shown = ", ".join(sorted(known)[:20]) + ", …" * (len(known) > 20)
-            raise UsageError(f"{name} has no tag for '{code}': choose from {shown}")
+            raise UsageError(f"{name} has no tag for '{code}': choose from {listed(sorted(known))}")
         return known[found]
 
     if pair:
@@ -260,10 +259,10 @@ def with_tags(served: Served) -> Served:
     except DragomanError as error:
         raise DragomanError(f"{source.folder}: cannot serve {source.pair}: {error}") from None
     if tagged.extent.tagged and not tagged.tag:
-        known = list(tagged.tokenizers.source.tags)
+        tags = tagged.tokenizers.source.tags
         raise DragomanError(
-            f"{source.folder}: every training source had a tag ({', '.join(known)}): choose one, as in "
-            f"{source.pair}={source.folder}:{known[0]}"
+            f"{source.folder}: every training source had a tag ({listed(tags)}): choose one, as in "
+            f"{source.pair}={source.folder}:{next(iter(tags))}"
         )
     return replace(served, translator=tagged)
 
