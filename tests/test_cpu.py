@@ -1,5 +1,6 @@
 """The fast paths of a device: the same answers as the plain operations, and settings that have them."""
 
+import copy
 import ctypes
 import itertools
 import os
@@ -7,6 +8,7 @@ import resource
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from conftest import TINY, TINY_RECURRENT
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from dragoman.config import ModelConfig, SearchConfig
+from dragoman.config import FeedForwardConfig, ModelConfig, SearchConfig
 from dragoman.data.tokenizer import PAD
 from dragoman.decoding.search import BLOCK, topk
 from dragoman.decoding.torch_engine import TorchEngine
@@ -28,6 +30,8 @@ from dragoman.inference.products import (
     Int8Linear,
     PackedLinear,
     can_pack,
+    pack_hidden,
+    pack_linear,
     pack_weights,
     resolve_type,
     steady_attention,
@@ -35,6 +39,7 @@ from dragoman.inference.products import (
 )
 from dragoman.model import Model, build
 from dragoman.model.attention import fused_attention
+from dragoman.model.transformer import FeedForward
 
 WORDS = 300
 KINDS = {"transformer": TINY, "recurrent": TINY_RECURRENT}
@@ -131,6 +136,31 @@ def test_a_row_is_multiplied_in_a_crowd_as_alone(name: str):
     assert ((linear(coarse) - linear(x)).norm(dim=1) / linear(x).norm(dim=1)).max() > ERRORS["int8"]
 
 
+@pytest.mark.parametrize("name", [name for name in supported_types() if name != "int8"])
+@torch.inference_mode()
+def test_relu_in_the_pass_of_the_product_gives_the_bits_of_relu_after_it(name: str):
+    linear, x = nn.Linear(96, 130), torch.randn(40, 96)
+    for rows in (1, 2, 40):
+        product, expected = PRODUCTS[name](linear)(x[:rows]), PRODUCTS[name](linear, "relu")(x[:rows])
+        assert torch.equal(product.relu(), expected.float())
+        assert not torch.equal(product, expected.float())  # the control
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("name", supported_types())
+@torch.inference_mode()
+def test_a_packed_feed_forward_network_computes_what_it_did(name: str, activation: Literal["relu", "gelu"]):
+    network = FeedForward(96, FeedForwardConfig(d_ff=130, activation=activation)).eval()
+    packed, x = copy.deepcopy(network), torch.randn(40, 96)
+    packed.hidden, packed.activation = pack_hidden(network, name)
+    packed.out = pack_linear(network.out, name)
+    expected, found = network(x), packed(x)
+    assert found.dtype == torch.float32
+    assert (found - expected).abs().max() <= ERRORS[name] * expected.abs().max()
+    packed.activation = nn.Tanh()
+    assert (packed(x) - expected).abs().max() > ERRORS[name] * expected.abs().max()  # the control
+
+
 @pytest.mark.skipif("int8" not in supported_types(), reason="this processor has no int8")
 @torch.inference_mode()
 def test_rows_of_zeros_and_numbers_that_are_none_go_through_int8():
@@ -207,14 +237,19 @@ def test_int8_takes_a_quarter_of_the_memory_of_its_matrices(name: str):
 
 
 def test_a_type_that_the_processor_has_no_instructions_for_is_refused(monkeypatch: pytest.MonkeyPatch):
-    assert resolve_type("auto", CPU) == supported_types()[-1]
+    assert resolve_type("auto", CPU) in supported_types()
     for capabilities, fastest, refused in (
         ({}, "float32", "bfloat16"),
         ({"avx512_bf16": True}, "bfloat16", "int8"),
         ({"avx512_vnni": True}, "int8", "bfloat16"),
+        ({"avx512_bf16": True, "avx512_vnni": True}, "int8", None),
+        ({"amx_bf16": True, "amx_int8": True, "avx512_bf16": True, "avx512_vnni": True}, "bfloat16", None),
     ):
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda has=capabilities: has, raising=False)
         assert resolve_type("auto", CPU) == fastest
+        if refused is None:
+            assert supported_types() == ["float32", "bfloat16", "int8"]
+            continue
         with pytest.raises(UsageError, match=f"'{refused}': this processor has no instructions for it, only for float"):
             resolve_type(refused, CPU)
     assert resolve_type("auto", torch.device("cuda")) == "float32"

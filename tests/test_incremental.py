@@ -1,5 +1,6 @@
 """The decoder that is written out for searches computes what the model computes, whatever a search does with it."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,9 @@ from torch import Tensor
 from dragoman.config import AttentionConfig, FeedForwardConfig, SearchConfig, TransformerConfig
 from dragoman.data.tokenizer import PAD
 from dragoman.decoding.torch_engine import TorchEngine
-from dragoman.inference.incremental import IncrementalTransformer, can_step, prepare
+from dragoman.inference import incremental
+from dragoman.inference.incremental import IncrementalTransformer, TargetKeyValues, can_step, prepare
+from dragoman.inference.products import supported_types
 from dragoman.model import Seq2Seq, build
 from dragoman.model.positions import POSITIONS, Positions, Rotary, RotaryAcross
 from dragoman.model.transformer import Transformer
@@ -107,6 +110,16 @@ def test_each_step_has_the_logits_of_the_model(name: str, moves: Callable[[int],
     assert farthest(decode(stepped, source, made, tokens.flip(0)), expected) > 1e-3  # the control
 
 
+@pytest.mark.parametrize("scheme", ["rotary-across", "relative"])
+@pytest.mark.parametrize("name", supported_types())
+def test_each_step_has_nearly_the_logits_of_the_model_in_each_type(name: str, scheme: str):
+    model, source, stepped = model_of(CONFIGS[scheme]), sources(5), prepare(model_of(CONFIGS[scheme]), name)
+    made, tokens = beams(5), torch.randint(3, WORDS, (15, STEPS))
+    expected, limit = decode(model, source, made, tokens), {"float32": 1e-5, "bfloat16": 0.1, "int8": 0.3}[name]
+    assert farthest(decode(stepped, source, made, tokens), expected) < limit
+    assert farthest(decode(stepped, source, made, tokens.flip(0)), expected) > 2 * limit  # the control
+
+
 def test_rows_that_are_reordered_wrongly_are_seen():
     """The control for the moves: another order of the hypotheses of one source, in one step."""
     model, source, tokens = model_of(CONFIGS["rotary-across"]), sources(5), torch.randint(3, WORDS, (15, STEPS))
@@ -115,6 +128,27 @@ def test_rows_that_are_reordered_wrongly_are_seen():
     assert (
         farthest(decode(prepare(model, "float32"), source, wrong, tokens), decode(model, source, right, tokens)) > 1e-3
     )
+
+
+@pytest.mark.parametrize("wrong", [False, True], ids=["as it is", "control: one token stays behind"])
+def test_copying_the_tokens_that_differ_gives_the_bits_of_copying_all(wrong: bool, monkeypatch: pytest.MonkeyPatch):
+    stepped, source = prepare(model_of(CONFIGS["rotary-across"]), "float32"), sources(5)
+    made, tokens = beams(5), torch.randint(3, WORDS, (15, STEPS))
+    copied, move = [], TargetKeyValues.move
+
+    def count(target: TargetKeyValues, origin: Tensor, place: Tensor) -> None:
+        copied.append(len(place))
+        move(target, *(numbers[: len(place) - wrong] for numbers in (origin, place)))
+
+    monkeypatch.setattr(TargetKeyValues, "move", count)
+    monkeypatch.setattr(incremental, "COPY_SOME", math.inf)
+    expected = decode(stepped, source, made, tokens)
+    assert not copied
+    monkeypatch.setattr(incremental, "COPY_SOME", 0)
+    found = decode(stepped, source, made, tokens)
+    assert all(map(torch.equal, found, expected)) != wrong
+    layers, of_all = BASE.decoder_layers, sum(step * len(rows) for step, rows in enumerate(made) if rows is not None)
+    assert 0 < sum(copied) < layers * of_all / 4  # three hypotheses have most of their tokens in common
 
 
 @pytest.mark.parametrize("beam", [1, 4])

@@ -7,6 +7,7 @@ import torch
 from dragoman.config.presets import SMALL
 from dragoman.decoding.search import BeamSearch, OutputSpec, finish, greedy_search
 from dragoman.evaluation.timing import describe_machine, markdown_table
+from dragoman.inference.incremental import prepare
 from dragoman.model import build
 
 VOCABULARY, SENTENCES, SOURCE = 8000, 32, 30
@@ -21,7 +22,7 @@ def benchmark(threads: int, rounds: int) -> str:
     """
     torch.set_num_threads(threads)
     torch.manual_seed(1)
-    model = build(SMALL.model, VOCABULARY).eval()
+    model = prepare(build(SMALL.model, VOCABULARY).eval(), "float32")
     source = torch.randint(3, VOCABULARY, (SENTENCES, SOURCE))
     times: dict[tuple[int, int], list[float]] = {}
     for turn in range(rounds + 1):

@@ -17,6 +17,7 @@ from dragoman.errors import UsageError
 from dragoman.model import Model
 from dragoman.model.attention import explicit_attention, fused_attention
 from dragoman.model.capture import attention_layers, share_weights
+from dragoman.model.transformer import FeedForward
 
 PACKED_ROWS = 32  # oneDNN's layout is chosen for so many rows; it serves any number
 FEWEST_QUERIES, FEWEST_KEYS = 4, 16  # for `steady_attention`
@@ -24,11 +25,14 @@ SCORES = 2**22  # at a time, in memory
 
 
 class PackedLinear(nn.Module):
-    """An nn.Linear with two copies of its matrix: in oneDNN's own order, and for single rows. For inference alone."""
+    """An nn.Linear with two copies of its matrix: in oneDNN's own order, and for single rows. For inference alone.
 
-    def __init__(self, linear: nn.Linear):
+    activation: what follows it, "relu" or "none", in the same pass.
+    """
+
+    def __init__(self, linear: nn.Linear, activation: str = "none"):
         super().__init__()
-        self.bias, weight = linear.bias, linear.weight.detach()
+        self.activation, self.bias, weight = activation, linear.bias, linear.weight.detach()
         with torch.no_grad():
             self.packed = torch.ops.mkldnn._reorder_linear_weight(weight, PACKED_ROWS)
             # One row is bound by memory, and reads the matrix fastest along its longer side.
@@ -38,21 +42,28 @@ class PackedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
         if x.size(0) == 1 and x.dim() == 2:
-            return x @ self.transposed if self.bias is None else torch.addmm(self.bias, x, self.transposed)
-        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+            y = x @ self.transposed if self.bias is None else torch.addmm(self.bias, x, self.transposed)
+            return y if self.activation == "none" else y.relu_()
+        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, self.activation, [], "")
 
 
 class BFloat16Linear(nn.Module):
-    """An nn.Linear that multiplies in bfloat16; what goes in and comes out is float32. For inference alone."""
+    """An nn.Linear that multiplies in bfloat16; what goes in and comes out is float32. For inference alone.
 
-    def __init__(self, linear: nn.Linear):
+    activation: what follows it, "relu" or "none", in the same pass. After "relu" the output stays in bfloat16, in which
+    the next matrix needs it.
+    """
+
+    def __init__(self, linear: nn.Linear, activation: str = "none"):
         super().__init__()
+        self.activation = activation
         self.bias = None if linear.bias is None else linear.bias.detach().bfloat16()
         self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach().bfloat16(), PACKED_ROWS)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
-        return torch.ops.mkldnn._linear_pointwise(x.bfloat16(), self.packed, self.bias, "none", [], "").float()
+        y = torch.ops.mkldnn._linear_pointwise(x.bfloat16(), self.packed, self.bias, self.activation, [], "")
+        return y.float() if self.activation == "none" else y
 
 
 class GPUBFloat16Linear(nn.Module):
@@ -109,16 +120,16 @@ def steady_attention(
         parts = zip(query.split(together), key.split(together), value.split(together), masks, strict=False)
         return torch.cat([steady_attention(*part) for part in parts])
     if queries < FEWEST_QUERIES:
-        query = query.repeat(1, 1, -(-FEWEST_QUERIES // queries), 1)
+        query = torch.cat([query] * -(-FEWEST_QUERIES // queries), 2)
     return explicit_attention(query, key, value, mask, dropout)[:, :, :queries]
 
 
-PRODUCTS: dict[str, Callable[[nn.Linear], nn.Module]] = {
+PRODUCTS: dict[str, Callable[..., nn.Module]] = {
     "float32": PackedLinear,
     "bfloat16": BFloat16Linear,
     "int8": Int8Linear,
 }
-GPU_PRODUCTS: dict[str, Callable[[nn.Linear], nn.Module]] = {
+GPU_PRODUCTS: dict[str, Callable[..., nn.Module]] = {
     "float32": lambda linear: linear,
     "bfloat16": GPUBFloat16Linear,
 }
@@ -128,7 +139,7 @@ def supported_types(device: torch.device = torch.device("cpu")) -> list[str]:
     """Return the types that a device has instructions for, the fastest last."""
     if device.type == "cuda":
         return ["float32", *["bfloat16"] * torch.cuda.is_bf16_supported(including_emulation=False)]
-    has: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    has = instructions()
     types = ["float32"]
     if has.get("avx512_bf16") or has.get("amx_bf16"):
         types.append("bfloat16")
@@ -137,10 +148,16 @@ def supported_types(device: torch.device = torch.device("cpu")) -> list[str]:
     return types
 
 
+def instructions() -> dict[str, Any]:
+    """Return what PyTorch knows of the processor's instructions, by name; {} where it cannot say."""
+    return getattr(torch.cpu, "get_capabilities", dict)()
+
+
 def resolve_type(wanted: ComputeType, device: torch.device) -> str:
     """Return the data type to multiply in: 'auto' is the fastest on a CPU that has instructions for it, else float32.
 
-    Raise UsageError for one that the device has no instructions for, and for int8 on a GPU.
+    With AMX that is bfloat16: its matmuls take less time than rounding to int8 does (docs/notes/speed.md). Raise
+    UsageError for one that the device has no instructions for, and for int8 on a GPU.
     """
     if wanted not in get_args(ComputeType):
         raise UsageError(f"compute_type must be {', '.join(get_args(ComputeType))}, not {wanted!r}")
@@ -151,7 +168,7 @@ def resolve_type(wanted: ComputeType, device: torch.device) -> str:
             return "float32"
     types = supported_types(device)
     if wanted == "auto":
-        return types[-1]
+        return "bfloat16" if instructions().get("amx_bf16") else types[-1]
     if wanted not in types:
         here = "processor" if device.type == "cpu" else "GPU"
         raise UsageError(
@@ -172,6 +189,8 @@ def pack_weights(model: Model, compute_type: str = "float32") -> Model:
         return model
     packed = share_weights(model)
     for module in list(packed.modules()):
+        if isinstance(module, FeedForward):
+            module.hidden, module.activation = pack_hidden(module, compute_type)
         for name, child in module.named_children():
             if type(child) is nn.Linear:
                 setattr(module, name, pack_linear(child, compute_type))
@@ -186,6 +205,18 @@ def pack_weights(model: Model, compute_type: str = "float32") -> Model:
 def pack_linear(linear: nn.Linear, compute_type: str) -> nn.Module:
     """Return a linear map with the same weights that multiplies in `compute_type`."""
     return (PRODUCTS if linear.weight.device.type == "cpu" else GPU_PRODUCTS)[compute_type](linear)
+
+
+def pack_hidden(network: FeedForward, compute_type: str) -> tuple[Any, Callable[[Tensor], Tensor]]:
+    """Return the packed hidden layer of a feed-forward network, and what is left of its activation to compute.
+
+    oneDNN computes ReLU in the pass that writes the product.
+    """
+    linear: nn.Linear = network.hidden
+    on_cpu = linear.weight.device.type == "cpu"
+    if network.activation is F.relu and type(linear) is nn.Linear and on_cpu and compute_type != "int8":
+        return PRODUCTS[compute_type](linear, "relu"), nn.Identity()
+    return pack_linear(linear, compute_type), network.activation
 
 
 def is_steady(model: nn.Module, compute_type: str) -> bool:

@@ -84,7 +84,7 @@ class Options:
     engine: Literal["native", "ctranslate2"] = "native"
     "what translates; ctranslate2, the fastest on CPUs, converts the model once and checks the copy on a sample"
     compute_type: ComputeType = "float32"
-    "data type of matmuls on a CPU; int8 is the fastest on most processors; auto: the fastest that this processor has"
+    "data type of matmuls on a CPU; auto: the fastest that this processor has"
     device: Device = "auto"
     "where the native engine computes"
     threads: int | None = None
