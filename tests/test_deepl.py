@@ -377,7 +377,7 @@ def test_a_document_of_a_server_that_was_stopped_is_an_error_and_not_waited_for(
     for written in ({}, {"status": "translating"}):  # the second: there was no time to write what happened
         record.write_text(json.dumps(json.loads(record.read_text()) | written))
         status = client.translate_document_get_status(handle)
-        assert (status.ok, status.error_message) == (False, files.STOPPED)
+        assert (status.ok, status.error_message) == (False, files.LOST)
     record.unlink()
     monkeypatch.setattr(files, "MAX_CHARACTERS", 3)
     with pytest.raises(deepl.DeepLException, match="in a document"):

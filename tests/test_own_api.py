@@ -1,5 +1,6 @@
 """Our own API below /api/v1: what it says of a translation, documents, glossaries, cards of models."""
 
+import errno
 import io
 import json
 import math
@@ -220,6 +221,15 @@ def test_fields_that_there_are_not_are_refused_here_and_ignored_elsewhere(server
         ):
             message = f"there is no field '{near}s'; did you mean '{near}'?"
             assert (answer.status, answer.json["error"]["message"]) == (400, message)
+    body, kind = multipart([("source", "en"), ("target", "ko"), ("file", "The dog.")])
+    answer = ask(kept, "POST", "documents", body, Content_Type=kind)
+    message = "'file' is text: send it as a file, which has a file name"
+    assert (answer.status, answer.json["error"]["message"]) == (400, message)
+    body, kind = multipart([("target", "ko"), ("qqqqq", "x")], {"a.txt": "The dog."})
+    answer = ask(kept, "POST", "documents", body, Content_Type=kind)
+    assert answer.json["error"]["message"].startswith("there is no field 'qqqqq'; there are target, source, ")
+    assert answer.json["error"]["message"].endswith(", file")
+    assert "file" not in ask(kept, "POST", "glossaries", {"qqqqq": 1}).json["error"]["message"]
     dictionaries = [{"source": "en", "traget": "ko", "entries": {}}]
     answer = ask(kept, "POST", "glossaries", {"name": "x", "dictionaries": dictionaries})
     assert answer.json["error"]["message"] == "there is no field 'traget'; did you mean 'target'?"
@@ -382,6 +392,37 @@ def test_a_document_in_which_nothing_can_be_read_says_so(kept: Running):
     assert control["faults"] == []
     for one in (sent, control):
         assert ask(kept, "DELETE", f"documents/{one['id']}").status == 204
+
+
+def test_a_document_is_translated_though_its_progress_cannot_be_written(
+    kept: Running, alone: str, monkeypatch: pytest.MonkeyPatch
+):
+    update, refused = files.Results.update, {"translating"}
+
+    def update_if_there_is_room(results: Any, name: str, owner: str, record: Any, content: bytes | None = None) -> None:
+        if record["status"] in refused:
+            raise OSError(errno.ENOSPC, "full")
+        update(results, name, owner, record, content)
+
+    monkeypatch.setattr(files.Results, "update", update_if_there_is_room)
+    sent = send(kept, TEXT, source="en").json
+    assert sent["status"] == "done"
+    assert ask(kept, "GET", f"documents/{sent['id']}/content").body.decode() == alone
+    refused |= {"done", "error"}  # the control: nor can what came of it
+    lost = send(kept, TEXT, source="en").json
+    assert (lost["status"], lost["error"]) == ("error", files.LOST)
+    for one in (sent, lost):
+        assert ask(kept, "DELETE", f"documents/{one['id']}").status == 204
+
+
+def test_nul_in_a_text_is_a_character_and_in_a_document_says_that_it_is_none(server: Running, kept: Running):
+    text = "The dog\0 sees 4 red cats."
+    (found,) = ask(server, "POST", "translate", {"texts": [text], "source": "en", "target": "ko"}).json["translations"]
+    assert found["text"] != text
+    assert found["segments"] != []
+    sent = send(kept, text, source="en").json
+    assert (sent["texts"], len(sent["faults"])) == (0, 1)
+    assert ask(kept, "DELETE", f"documents/{sent['id']}").status == 204
 
 
 def test_documents_of_deepl_are_asked_for_with_their_key_alone(kept: Running):

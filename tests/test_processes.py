@@ -3,9 +3,11 @@
 import contextlib
 import http.client
 import json
+import multiprocessing
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -207,6 +210,49 @@ def test_processes_that_die_or_are_halted_are_replaced_and_documents_stay(traine
         assert {answer.status for answer in load.answers} == {200}
         assert set(load.readiness) == {200, 503}
         assert load.failed == []
+
+
+def test_who_hangs_while_it_starts_is_ended(monkeypatch: pytest.MonkeyPatch):
+    """After its patience, or when all shall stop and it does not; the first one has all the time that it needs."""
+
+    class Hanging:
+        def __init__(self, **_: Any):
+            self.killed = self.told = False
+            self.kill, self.terminate = lambda: setattr(self, "killed", True), lambda: setattr(self, "told", True)
+
+        def start(self) -> None: ...
+
+    clock = [100.0]
+    monkeypatch.setattr(processes, "SPAWN", SimpleNamespace(Pipe=multiprocessing.Pipe, Process=Hanging))
+    monkeypatch.setattr(processes, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    with socket.socket() as listener:
+        first, later, told = (processes.Worker(CONFIG, listener, "", *own) for own in ((), (60.0,), (60.0,)))
+    told.check(stopping=True)
+    assert (told.process.told, told.process.killed) == (True, False)
+    for clock[0], killed in (
+        (130.0, [False] * 3),
+        (100.1 + told.last_word, [False, False, True]),
+        (160.1, [False, True, True]),
+    ):
+        for worker in (first, later):
+            worker.check(stopping=False)
+        told.check(stopping=True)
+        assert [worker.process.killed for worker in (first, later, told)] == killed
+
+
+@pytest.mark.slow
+def test_a_process_that_hangs_while_it_starts_does_not_keep_others_from_stopping(trained: Path, tmp_path: Path):
+    arguments = ("-m", f"en-ko={trained}", "--threads", 1, "--processes", 2, "--grace", 1)
+    with served(tmp_path / "log", *arguments) as (server, process):
+        both = [*connections(server, process)]
+        os.kill(both[0], signal.SIGKILL)
+        until(lambda: len({*workers(process)} - {both[0]}) == 2)
+        (new,) = {*workers(process)} - {*both}
+        os.kill(new, signal.SIGSTOP)
+        assert server.translate(TEXT).status == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 1
+        assert not command_of(new)
 
 
 @pytest.mark.slow

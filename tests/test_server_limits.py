@@ -1,8 +1,12 @@
 """What the requests of strangers may cost a server, and what they may leave behind."""
 
+import contextlib
+import errno
 import json
 import os
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +17,7 @@ from typing import Any
 import pytest
 from serving import CONFIG, Answer, Gate, Running, running, until
 
-from dragoman.server import files, store
+from dragoman.server import files, run, store
 from dragoman.server.app import App
 from dragoman.server.files import Results
 from dragoman.server.keys import Key, caller_of, digest
@@ -93,6 +97,67 @@ def test_a_file_is_read_while_it_is_sent(keeping: Running, state: Path, monkeypa
         slow.recv(1)
         buffered = [each.transport.get_write_buffer_size() for each in keeping.server.server_state.connections]
         assert max(buffered) <= 4 * files.PIECE
+
+
+# --- Connections
+
+
+def test_connections_beyond_what_the_system_grants_are_cut_at_once(models: Models, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(run, "allow_connections", lambda: 3)
+    with running(models, CONFIG) as server, contextlib.ExitStack() as opened:
+        idle = [opened.enter_context(server.connect()) for _ in range(3)]
+        until(lambda: len(server.server.server_state.connections) == 3)
+        for _ in range(5):
+            with pytest.raises(ConnectionError):
+                server.translate("A dog.")
+        idle.pop().close()
+        until(lambda: len(server.server.server_state.connections) == 2)
+        assert server.translate("A dog.").status == 200
+
+
+@pytest.mark.parametrize(("granted", "connections"), [(64, 32), (1024, 768)])
+def test_a_server_opens_as_many_files_as_the_system_grants(granted: int, connections: int):
+    code = (
+        "import resource; from dragoman.server.listening import allow_connections as allow; "
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, (32, {granted})); "
+        "print(allow(), *resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"{connections} {granted} {granted}\n"
+
+
+def test_that_no_files_can_be_opened_is_said_once_and_other_errors_each_time(
+    models: Models, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+):
+    with running(models, CONFIG) as server:
+        loop = server.server.loop
+        assert loop
+        for error in (OSError(errno.EMFILE, "x"), OSError(errno.ENFILE, "x"), ValueError("mine"), ValueError("mine")):
+            loop.call_soon_threadsafe(loop.call_exception_handler, {"message": "socket.accept()", "exception": error})
+        assert server.translate("A dog.").status == 200
+        assert capfd.readouterr().err.count("too many open files") == 1
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ValueError, ValueError]
+
+
+def test_a_request_with_two_lengths_is_refused_and_nothing_behind_it_is_read(models: Models):
+    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+    behind = b"0\r\n\r\nGET /languages HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with running(models, CONFIG) as server, server.connect(head + behind) as connection:
+        answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "other", "status"),
+    [("localhost", "evil.example", 200), ("evil.example", "localhost", 403), ("LOCALHOST:80", "localhost", 200)],
+)
+def test_a_target_may_name_the_host_which_then_counts(models: Models, host: str, other: str, status: int):
+    with running(models, CONFIG) as server:
+        head = f"GET http://{host}/languages?x=http://y HTTP/1.1\r\nHost: {other}\r\nConnection: close\r\n\r\n"
+        with server.connect(head.encode()) as connection:
+            answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
 
 
 # --- Threads

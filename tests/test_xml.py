@@ -37,6 +37,9 @@ def names(*found: str) -> frozenset[str]:
         ("Press <br/> or <BR></BR> now", Tags(), ["Press <br/> or <BR></BR> now"]),
         ("a &lt; b &product; c&#33;", Tags(), ['a < b <x id="1"/> c!']),
         ("<a><![CDATA[x > y]]></a> <!-- > --> <?a b?>", Tags(), []),
+        ('<!DOCTYPE a [<!ENTITY l "lol]>"> <!-- ] --> <?b ]>?> ]><a>A dog</a>', Tags(), ["A dog"]),
+        ("<!DOCTYPE a SYSTEM 'a[.dtd'><a>A dog</a>", Tags(), ["A dog"]),
+        ("<!DOCTYPE a [<b><a>A dog</a>", Tags(outline=False), ["<!DOCTYPE a [<b><a>A dog</a>"]),  # not well-formed
         ("<script>Not code here</script><li>A<li>b</li></li>", Tags(), ["Not code here", "A<li>b</li>"]),
         ("<단어>말</단어>", Tags(), ["말"]),
         ("1 < 2 but a<b and </", Tags(), ["1 < 2 but a<b and </"]),
@@ -105,7 +108,23 @@ def test_xml_stays_well_formed_whatever_the_translation(text: str, answer: str, 
 
 
 @pytest.mark.parametrize(
-    "unit", ["<a>", "<a", "<a b='", "</a>", "<!--", "<![CDATA[", "<?", "<!a '", "&a", "<a/>x", "a\n"]
+    "unit",
+    [
+        "<a>",
+        "<a",
+        "<a b='",
+        "</a>",
+        "<!--",
+        "<![CDATA[",
+        "<?",
+        "<!a '",
+        "<!DOCTYPE a [",
+        "<!DOCTYPE a [<!--",
+        "<!DOCTYPE a [<!b '>",
+        "&a",
+        "<a/>x",
+        "a\n",
+    ],
 )
 def test_time_grows_with_the_length(unit: str):
     def seconds(size: int) -> float:

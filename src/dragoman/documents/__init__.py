@@ -32,7 +32,7 @@ FORMS: dict[str, Parse] = {"text": plain_passages, "html": html_passages}
 
 def read_text(text: str, parse: Parse) -> Document:
     """Return the document that a string holds, in a form such as those of FORMS: a whole page or a part of one."""
-    return Document(text, Encoding(), parse(text))
+    return Document(text, Encoding(), parse(text), decoded=True)
 
 
 def read_document(data: bytes, suffix: str, keys: Sequence[str] = ()) -> Document:

@@ -64,14 +64,20 @@ class Document:
         skipped: Sequence[Skipped] = (),
         *,
         readable: bool = True,
+        decoded: bool = False,
         left: Mapping[str, int] | None = None,
     ):
+        """Take the original, how to encode it, and its passages.
+
+        decoded: whether it was given as characters. Then none of them stands for bytes that could not be decoded.
+        """
         self.left = left
         self.original, self.encoding, self.skipped, self.readable = original, encoding, list(skipped), readable
         self.passages: list[Passage] = []
         unreadable: list[Passage] = []
         for passage in sorted(passages, key=lambda passage: (passage.start, -passage.end)):
-            (unreadable if any(map(UNREADABLE.search, passage.texts)) else self.passages).append(passage)
+            damaged = not decoded and any(map(UNREADABLE.search, passage.texts))
+            (unreadable if damaged else self.passages).append(passage)
         if unreadable:
             texts, line = plural(len(unreadable), "text"), line_number(original, unreadable[0].start)
             reason = f"{texts} from here on with bytes that are not {encoding}, or with NUL: left untranslated"

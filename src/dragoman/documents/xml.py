@@ -15,8 +15,11 @@ from dragoman.documents.inline import Tags
 from dragoman.text.placeholders.detect import PATTERNS
 
 QUOTED = r""""[^"]*"|'[^']*'"""
+DECLARATION = rf"""<!(?:[^<>"']|{QUOTED})*+>"""
+SUBSET = rf"""\[(?:[^<\]]|<!--(?:(?!-->).)*+-->|<\?(?:(?!\?>).)*+\?>|{DECLARATION})*+\]"""  # of a DOCTYPE
 MARKUP = re.compile(
-    rf"""<!--.*?(?:-->|\Z) | <!\[CDATA\[.*?(?:\]\]>|\Z) | <\?.*?(?:\?>|\Z) | <!(?:[^<>"']|{QUOTED})*+>
+    rf"""<!--.*?(?:-->|\Z) | <!\[CDATA\[.*?(?:\]\]>|\Z) | <\?.*?(?:\?>|\Z) | {DECLARATION}
+    | <!DOCTYPE(?:[^<>"'\[]|{QUOTED})*+{SUBSET}\s*>
     | <(?P<closing>/?)(?P<name>[^\W\d][\w.:-]*)(?:\s(?:[^<>"'/]|/(?!>)|{QUOTED})*+)?(?P<empty>/?)>
     | (?P<reference>&[^\W\d][\w.:-]{{0,60}};) | {PATTERNS["template"]}""",
     re.VERBOSE | re.DOTALL,

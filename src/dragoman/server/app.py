@@ -38,7 +38,9 @@ from dragoman.server.routes import Call, Dialect, Route
 from dragoman.server.service import Service
 
 TRACE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+ABSOLUTE = re.compile(r"https?://([^/]*)", re.IGNORECASE)  # how a target begins that names its host, as for proxies
 HOST = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?")
+FILE = "file"  # the field of a document
 ROOM = 256 << 20  # bytes of requests that are being received
 FILE_THREADS = 4  # of requests that translate nothing, but read and write files
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -83,6 +85,7 @@ class App:
             return await self._live(receive, send)
         if scope["type"] == "websocket":
             return await send({"type": "websocket.close"})
+        scope = in_origin_form(scope)
         headers = Headers(scope=scope)
         trace = headers.get("x-request-id", "")
         exchange = Exchange(
@@ -139,7 +142,10 @@ class App:
         request = None
         if route.request:
             given = {name: value for name, value in received.fields.items() if value not in dialect.empty}
-            request = convert_fields(replace(received, fields=given), route.request, dialect.missing)
+            if route.takes_file and FILE in given:
+                raise Refusal(400, "'file' is text: send it as a file, which has a file name")
+            more = (FILE,) if route.takes_file else ()
+            request = convert_fields(replace(received, fields=given), route.request, dialect.missing, more)
         call = Call(
             self.service,
             route,
@@ -330,6 +336,19 @@ class App:
             file=sys.stderr,
             flush=True,
         )
+
+
+def in_origin_form(scope: Scope) -> Scope:
+    """Return the scope of a request whose target is a path, also where it names the host, too: http://host/path.
+
+    Then that host counts, whatever the header says (RFC 9112, section 3.2.2).
+    """
+    absolute = ABSOLUTE.match(scope["path"])
+    if not absolute:
+        return scope
+    others = [(name, value) for name, value in scope["headers"] if name != b"host"]
+    headers = [(b"host", absolute[1].encode()), *others]
+    return {**scope, "path": scope["path"][absolute.end() :] or "/", "headers": headers}
 
 
 def is_address(name: str) -> bool:

@@ -33,7 +33,7 @@ KEPT = 3600.0  # seconds that a result may be fetched
 PIECE = 1 << 16  # bytes that are read from a file at once
 PROMPT = 1.0  # seconds after which most short documents are done: a client that polls at once finds them so
 UNFINISHED = ("queued", "translating")
-STOPPED = "the server was stopped: send the document again"
+LOST = "the server was stopped, or could not write its files: send the document again"
 EXPIRED = "this document is not here any more"
 UNSAFE = re.compile(r"[^\w.-]+")
 MAX_NAME = 100
@@ -257,10 +257,11 @@ def finish(
 
     def progress(done: int, faults: list[Fault]) -> None:
         record["faults"] = faults[:MAX_FAULTS]
-        results.update(identity, call.caller, {**record, "status": "translating", "translated": done})
+        with contextlib.suppress(OSError):  # a disk that is full now may have room when the result is written
+            results.update(identity, call.caller, {**record, "status": "translating", "translated": done})
 
     def fail(message: str) -> None:
-        with contextlib.suppress(Gone, OSError):  # on a full disk, its owner learns only that it is not going on
+        with contextlib.suppress(Gone, OSError):  # what cannot be written is LOST to its owner
             results.update(identity, call.caller, {**record, "status": "error", "message": message})
 
     with place:
@@ -270,7 +271,7 @@ def finish(
             done = {**record, "status": "done", "translated": record["texts"]}
             results.update(identity, call.caller, done, content)
         except (DragomanError, Refusal) as error:
-            fail(STOPPED if isinstance(error, Gone) else str(error))
+            fail(LOST if isinstance(error, Gone) else str(error))
         except Exception as error:
             report(error)
             fail(unexpected(error).message)
@@ -284,5 +285,5 @@ def find_result(call: Call, identity: str, key: str) -> dict[str, Any]:
     if record["status"] in UNFINISHED and not results_of(call).is_waited_for(identity):
         record = results_of(call).find(identity, call.caller)  # it may have been finished meanwhile
         if record["status"] in UNFINISHED:
-            record |= {"status": "error", "message": STOPPED}
+            record |= {"status": "error", "message": LOST}
     return record

@@ -1,6 +1,7 @@
 """Bind the socket that a server listens on, and take the signals that end it."""
 
 import errno
+import resource
 import signal
 import socket
 import threading
@@ -10,6 +11,10 @@ from types import FrameType
 
 from dragoman.config.serve import ServeConfig
 from dragoman.errors import DragomanError
+
+NOTICE = 2.0  # seconds between SIGTERM and the end of listening, in which others learn not to send requests here
+SILENCE = 5.0  # seconds without a beat, after which a server is stuck
+MAX_FILES, OTHER_FILES = 1 << 16, 256  # that this process may have open; those of them that are no connections
 
 
 def bind(config: ServeConfig) -> socket.socket:
@@ -25,6 +30,17 @@ def bind(config: ServeConfig) -> socket.socket:
             f"cannot listen on {config.host}:{config.port}: {error.strerror or error}{advice}"
         ) from None
     return listener
+
+
+def allow_connections() -> int:
+    """Let this process open as many files as the system grants, and return how many connections it may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(MAX_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    files = MAX_FILES if soft == resource.RLIM_INFINITY else soft
+    return files - min(OTHER_FILES, files // 2)
 
 
 def address_of(listener: socket.socket) -> str:

@@ -20,26 +20,32 @@ from types import FrameType
 
 from dragoman.config.serve import ServeConfig
 from dragoman.errors import DragomanError
-from dragoman.server.listening import bind, signals_to
+from dragoman.server.listening import NOTICE, SILENCE, bind, signals_to
 from dragoman.threads import granted_cores
 
 SPAWN = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
 LOOK = 0.25  # seconds
 PAUSE = 5.0  # seconds before another process is started where one has not become ready
+START, STARTS = 60.0, 10  # seconds that a process may take to start, and how many times as long as the first one took
 
 
 class Worker:
     """A process that serves, and what it has said of itself."""
 
-    def __init__(self, config: ServeConfig, listener: socket.socket, counts: str, first: bool):
-        """Start it; counts: the folder for what all of them count; first: whether it says what is served."""
+    def __init__(self, config: ServeConfig, listener: socket.socket, counts: str, patience: float = math.inf):
+        """Start it; counts: the folder for what all of them count.
+
+        patience: seconds that it may take to start. The first one has as many as it needs, and says what is served.
+        """
         self.pipe, other_end = SPAWN.Pipe(duplex=False)
-        self.process = SPAWN.Process(target=work, args=(config, listener, other_end, counts, first))
+        self.process = SPAWN.Process(target=work, args=(config, listener, other_end, counts, patience == math.inf))
         self.process.start()
+        self.began = time.monotonic()
         other_end.close()
         self.ready = self.told = False  # that it serves; that it shall stop
         self.error: DragomanError | None = None  # why it could not start
-        self.expires = math.inf  # when it counts as stuck, unless it is heard of before
+        self.expires = self.began + patience  # when it counts as stuck, unless it is heard of before
+        self.last_word = NOTICE + config.grace + SILENCE  # seconds that it has when it shall stop
 
     def hear(self) -> None:
         """Take in what it says: for how many seconds it may be silent, or why it could not start."""
@@ -59,7 +65,7 @@ class Worker:
             self.process.kill()
         elif stopping and not self.told:
             self.process.terminate()
-            self.told = True
+            self.told, self.expires = True, min(self.expires, time.monotonic() + self.last_word)
 
     def end(self) -> str:
         """Return how it has ended: 'signal 9' or 'exit code 1'."""
@@ -78,7 +84,7 @@ def supervise(config: ServeConfig) -> None:
     config.check_access()
     if config.engine == "native":  # CTranslate2 has replicas instead, see `open_models`
         config = replace(config, threads=config.threads or max(1, granted_cores() // config.processes))
-    stopping, failed, proven = threading.Event(), False, False
+    stopping, failed, patience = threading.Event(), False, math.inf
     workers: list[Worker] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -88,13 +94,15 @@ def supervise(config: ServeConfig) -> None:
         stopping.set()
 
     with signals_to(stop), bind(config) as listener, tempfile.TemporaryDirectory(prefix="dragoman-") as counts:
-        workers.append(Worker(config, listener, counts, first=True))
+        workers.append(Worker(config, listener, counts))
         while workers:
             by_pipe = {worker.pipe: worker for worker in workers}
             for pipe in wait(list(by_pipe), LOOK):
                 assert isinstance(pipe, Connection)
                 by_pipe[pipe].hear()
-            proven = proven or workers[0].ready
+            if patience == math.inf and workers[0].ready:
+                patience = max(START, STARTS * (time.monotonic() - workers[0].began))
+            proven = patience < math.inf
             if stopping.is_set():
                 listener.close()  # else clients could connect when nobody answers any more
             for worker in workers:
@@ -112,7 +120,7 @@ def supervise(config: ServeConfig) -> None:
                     if not worker.ready:
                         stopping.wait(PAUSE)
             while proven and not stopping.is_set() and len(workers) < config.processes:
-                workers.append(Worker(config, listener, counts, first=False))
+                workers.append(Worker(config, listener, counts, patience))
     if failed:
         sys.exit(1)
 

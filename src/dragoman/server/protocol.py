@@ -1,4 +1,7 @@
-"""Cut off clients that send the head of a request, or take an answer, too slowly. No application sees them."""
+"""Cut off clients that are too many, or send the head of a request or take an answer too slowly.
+
+No application sees them.
+"""
 
 import asyncio
 import socket
@@ -15,19 +18,24 @@ RESET = struct.pack("ii", 1, 0)  # on, and after no seconds
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP/1.1 as uvicorn speaks it, with these two limits; the body of a request is timed by its reader.
+    """HTTP/1.1 as uvicorn speaks it, with these limits; the body of a request is timed by its reader.
 
     An answer is late if part of it still waits in our memory ANSWER_SECONDS after it was complete, or after so much
     of it was waiting that the rest had to wait, too.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: Any, most: int, **kwargs: Any):
+        """Take what uvicorn gives, and how many connections there may be. One more is cut at once."""
         super().__init__(*args, **kwargs)
+        self.most = most
         self.head_timer: asyncio.TimerHandle | None = None
         self.answer_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if len(self.connections) > self.most:
+            self._cut()
+            return
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AHEAD)
         self.head_timer = self.loop.call_later(HEAD_SECONDS, self._cut)
 

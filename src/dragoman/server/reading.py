@@ -89,9 +89,11 @@ class Room:
 async def read_body(receive: Receive, headers: Headers, limit: int, seconds: float, room: Room) -> bytes:
     """Return the body of a request.
 
-    Raise Refusal where it has more than `limit` bytes, is compressed, finds no room, or is not there after so many
-    seconds; ClientGone where the client has left.
+    Raise Refusal where it has two lengths or more than `limit` bytes, is compressed, finds no room, or is not there
+    after so many seconds; ClientGone where the client has left.
     """
+    if "transfer-encoding" in headers and "content-length" in headers:  # a proxy may believe the other one
+        raise Refusal(400, "a request has Content-Length or Transfer-Encoding, not both", {"Connection": "close"})
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise Refusal(415, "compressed requests are not read")
     length = headers.get("content-length", "0")
@@ -246,10 +248,10 @@ def gather(pairs: list[tuple[str, str]]) -> Fields:
     return fields
 
 
-def convert_fields(received: Received, kind: Any, missing: str) -> Any:
+def convert_fields(received: Received, kind: Any, missing: str, more: tuple[str, ...] = ()) -> Any:
     """Return the fields of a request as an instance of a Struct. Raise Refusal where they do not fit.
 
-    missing: the message where a required field is missing, with {} for its name.
+    missing: the message where a required field is missing, with {} for its name; more: other fields of the request.
     """
     fields = received.fields if received.typed else with_lists(received.fields, kind)
     try:
@@ -261,7 +263,7 @@ def convert_fields(received: Received, kind: Any, missing: str) -> Any:
     if lacking := MISSING.match(message):
         raise Refusal(400, missing.format(lacking[1]))
     if unknown := UNKNOWN.fullmatch(message):
-        known = known_fields(kind, unknown[2])
+        known = known_fields(kind, unknown[2]) if unknown[2] else (*known_fields(kind), *more)
         near = difflib.get_close_matches(unknown[1], known, n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
         raise Refusal(400, f"there is no field {quote_value(unknown[1])}; {hint}")
@@ -271,9 +273,9 @@ def convert_fields(received: Received, kind: Any, missing: str) -> Any:
     raise Refusal(400, f"Invalid request: {f'{where}: ' if where else ''}{what[:1].lower()}{what[1:]}")
 
 
-def known_fields(kind: Any, inside: str | None) -> tuple[str, ...]:
+def known_fields(kind: Any, inside: str = "") -> tuple[str, ...]:
     """Return the names of the fields of a Struct, or of the Structs in its list `inside`."""
-    if inside is None:
+    if not inside:
         return tuple(kind.__struct_encode_fields__)
     (field,) = (one for one in inspect.type_info(kind).fields if one.encode_name == inside)  # type: ignore[attr-defined]
     return tuple(field.type.item_type.cls.__struct_encode_fields__)

@@ -1,15 +1,18 @@
 """Start the server, and stop it without losing a request."""
 
 import asyncio
+import errno
 import importlib.util
+import logging
 import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import uvicorn
@@ -19,7 +22,7 @@ from dragoman.errors import UsageError
 from dragoman.server.app import App
 from dragoman.server.files import Results
 from dragoman.server.keys import Key, read_keys
-from dragoman.server.listening import address_of, bind, signals_to
+from dragoman.server.listening import NOTICE, SILENCE, address_of, allow_connections, bind, signals_to
 from dragoman.server.models import Models, ModelSource, Served, open_models, parse_models
 from dragoman.server.protocol import TimedProtocol
 from dragoman.server.service import Service
@@ -28,15 +31,14 @@ from dragoman.server.table import DIALECTS, ROUTES
 if TYPE_CHECKING:
     from dragoman.server.detection import Detector
 
-NOTICE = 2.0  # seconds between SIGTERM and the end of listening, in which others learn not to send requests here
 MAX_HEAD = 16 << 10  # bytes
 # Seconds after which a thread lets another one run: the search takes many short steps, between which requests are read.
 # With Python's 5 ms, 8 clients got 31 answers a second instead of 38, and the slowest 5 % took 0.38 s, not 0.26 s.
 SWITCH = 0.0005
 SWEEP_SECONDS = 300.0  # between two looks for documents that are old enough to be deleted
+REPORT_SECONDS = 60.0  # between two reports of one error
 KEEP_ALIVE = 5  # seconds without a request
 SHOWN = 4  # pairs of a model in the greeting
-SILENCE = 5.0  # seconds without a beat, after which a server is stuck
 
 
 def serve(config: ServeConfig) -> None:
@@ -55,6 +57,8 @@ def serve_on(
     """Serve on a bound socket, as `serve` does; greets: whether it says what is served. See `Server` for the beat."""
     app = open_app(config)
     sys.setswitchinterval(SWITCH)
+    for library in ("uvicorn.error", "python_multipart.multipart"):  # whose warnings advise developers, or quote bytes
+        logging.getLogger(library).setLevel(logging.ERROR)
     server = Server(app.service, app, beat)
     if greets:
         server.greeting = describe(config, app.service.models, address_of(listener))
@@ -148,7 +152,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=TimedProtocol,
+                http=partial(TimedProtocol, most=allow_connections()),  # type: ignore[arg-type]
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -164,6 +168,7 @@ class Server(uvicorn.Server):
             )
         )
         self.service, self.greeting, self.beat = service, "", beat
+        self.next_report = 0.0  # of an error that comes often, by the loop's clock
         self.loop: asyncio.AbstractEventLoop | None = None
 
     async def _beat(self) -> None:
@@ -177,11 +182,23 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen, and say so."""
         self.loop = asyncio.get_running_loop()
+        self.loop.set_exception_handler(self._report)
         await super().startup(sockets)
         if self.greeting:
             print(self.greeting, file=sys.stderr, flush=True)
         if self.service.config.state:
             self._sweep()
+
+    def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Report an error of the event loop; at most once a minute that no more files can be opened.
+
+        asyncio does so some two thousand times a second, each time with a traceback.
+        """
+        if getattr(context.get("exception"), "errno", None) not in (errno.EMFILE, errno.ENFILE):
+            loop.default_exception_handler(context)
+        elif loop.time() >= self.next_report:
+            self.next_report = loop.time() + REPORT_SECONDS
+            print("error: too many open files: new connections have to wait", file=sys.stderr, flush=True)
 
     def _sweep(self) -> None:
         """Delete old documents, now and from time to time."""
