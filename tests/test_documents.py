@@ -681,6 +681,8 @@ def test_formulas_of_markdown_stay(text: str, texts: list[str], written: str):
          '<b>Y</b> <x id="2"/> <x id="1"/> z', "<b>Y</b> <var>e</var> <samp>*c* d</samp> z"),
         ('A <span translate="no">B <span>c</span></span> d', 'A <x id="1"/> d', 'X <x id="1"/>',
          'X <span translate="no">B <span>c</span></span>'),
+        ('A <span class="x NoTranslate">B <span>c</span></span> d', 'A <x id="1"/> d', 'X <x id="1"/>',
+         'X <span class="x NoTranslate">B <span>c</span></span>'),
         ("A <code>b", "A <code>b", "X <code>y", "X <code>y"),
     ],
 )  # fmt: skip

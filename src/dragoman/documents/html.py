@@ -179,16 +179,17 @@ def split_flow(
 
 
 def is_translated(name: str, attributes: Sequence[re.Match[str]], inherited: bool) -> bool:
-    """Return whether the text of an element is translated, by its name, its `translate` attribute or its parent.
+    """Return whether the text of an element is translated, by its name, its attributes or its parent.
 
-    attributes: matches of ATTRIBUTES; inherited: whether the parent is translated.
+    attributes: matches of ATTRIBUTES; inherited: whether the parent is translated. The attribute `translate` is HTML's
+    own; the class `notranslate` is what other translators read.
     """
     if name in LEFT_ALONE:
         return False
-    for attribute in attributes:
-        if attribute[1].lower() == "translate":
-            return {"no": False, "yes": True, "": True}.get((attribute[2] or "").strip("\"'").lower(), inherited)
-    return inherited
+    values = {match[1].lower(): (match[2] or "").strip("\"'").lower() for match in reversed(attributes)}
+    if "translate" in values:
+        return {"no": False, "yes": True, "": True}.get(values["translate"], inherited)
+    return inherited and "notranslate" not in values.get("class", "").split()
 
 
 def text_attributes(attributes: Sequence[re.Match[str]]) -> Iterator[Passage]:
