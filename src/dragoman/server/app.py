@@ -142,7 +142,7 @@ class App:
         request = None
         if route.request:
             given = {name: value for name, value in received.fields.items() if value not in dialect.empty}
-            if route.takes_file and FILE in given:
+            if route.takes_file and FILE in received.fields:
                 raise Refusal(400, "'file' is text: send it as a file, which has a file name")
             more = (FILE,) if route.takes_file else ()
             request = convert_fields(replace(received, fields=given), route.request, dialect.missing, more)
