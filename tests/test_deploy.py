@@ -14,9 +14,10 @@ from test_flags import FLAGS
 
 from dragoman.config import update
 from dragoman.config.serve import ServeConfig
+from dragoman.server.listening import NOTICE
 from dragoman.server.metrics import Metrics
 from dragoman.server.reading import MAX_DOCUMENT
-from dragoman.server.run import KEEP_ALIVE, NOTICE
+from dragoman.server.run import KEEP_ALIVE, LAST_STEP
 from dragoman.server.table import ROUTES
 
 ROOT = Path(__file__).parents[1]
@@ -55,7 +56,7 @@ def test_commands_have_flags_that_exist():
 def test_the_unit_is_one(tmp_path: Path):
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.read_string(UNIT)
-    assert int(unit["Service"]["TimeoutStopSec"]) > NOTICE + ServeConfig().grace
+    assert int(unit["Service"]["TimeoutStopSec"]) > NOTICE + ServeConfig().grace + LAST_STEP
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd is not installed")
     copy = tmp_path / "dragoman.service"  # with a command that exists
@@ -90,7 +91,7 @@ def test_kubernetes_asks_for_what_is_there():
     assert {probe["port"] for probe in probes} == {found["Service"]["spec"]["ports"][0]["targetPort"]} == {"http"}
     assert container["ports"][0]["containerPort"] == ServeConfig().port
     assert container["readinessProbe"]["periodSeconds"] < NOTICE
-    assert pod["terminationGracePeriodSeconds"] > NOTICE + ServeConfig().grace
+    assert pod["terminationGracePeriodSeconds"] > NOTICE + ServeConfig().grace + LAST_STEP
     assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
     (metric,) = found["HorizontalPodAutoscaler"]["spec"]["metrics"]
     assert f"# TYPE {metric['pods']['metric']['name']} gauge" in Metrics().text().decode()

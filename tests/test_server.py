@@ -1,6 +1,7 @@
 """The server itself: who may ask, what it takes in, that each answer is its own, and that it stays up."""
 
 import contextlib
+import itertools
 import random
 import re
 import signal
@@ -27,7 +28,7 @@ from dragoman.decoding.rows import Late
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
 from dragoman.server import app as server_app
-from dragoman.server import protocol
+from dragoman.server import protocol, run
 from dragoman.server.keys import MAX_CALLERS, Key, Rates, add_key, caller_of, digest, find_key, read_keys
 from dragoman.server.languages import find_language, name_of
 from dragoman.server.models import Models, Served, open_models, parse_models
@@ -62,6 +63,12 @@ def locked(models: Models) -> Iterator[Running]:
         (["-m", "en-ko={run}", "--api-keys", "none.json"], "none.json: no such file"),
         (["-m", "en-ko={run}", "--beam", "9"], "above max_beam 8"),
         (["-m", "en-ko={run}", "--compute-type", "int8"], "needs the engine ctranslate2"),
+        (["-m", "en-ko={run}", "--host-name", "https://example.org"], "give the name alone"),
+        (["-m", "en-ko={run}", "--allow-origin", "example.org"], "an origin is like https://example.org"),
+        (["-m", "en-ko={run}", "--allow-origin", "https://example.org/"], "without a path"),
+        (["-m", "en-ko={run}", "--proxy", "caddy"], "give an IP address"),
+        (["-m", "en-ko={run}", "--state", __file__], "test_server.py: not a folder"),
+        (["-m", "en-ko={run}", "--suggestions", __file__], "test_server.py: not a folder"),
         (["serve.json"], "ends in .toml"),
         (["--new-key", "me"], "--api-keys FILE"),
     ],
@@ -182,6 +189,9 @@ def test_rates_are_exact_and_remember_no_more_callers_than_they_say():
     assert rates.take("b", 1, 60) == 540
     for number in range(2 * MAX_CALLERS):
         rates.take(str(number), 1, 60)
+    ticking = Rates(itertools.count(0.0, 1e-6).__next__)  # no clock stands still
+    assert ticking.take("a", 60, 60) == 0
+    assert ticking.take("a", 1, 60) == 1
     assert len(rates.buckets) == MAX_CALLERS
     assert "a" not in rates.buckets
 
@@ -427,6 +437,23 @@ def test_a_client_that_leaves_is_not_translated_for(gated: tuple[Models, Gate]):
         assert server.translate("A dog likes cats.").status == 200
         counts = [server.metric(f'dragoman_finished_total{{outcome="{one}"}}') for one in ("ok", "failed", "cancelled")]
         assert server.metric("dragoman_accepted_total") == sum(counts) == 6
+
+
+def test_who_is_not_answered_in_the_time_that_is_left_is_told(
+    gated: tuple[Models, Gate], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(run, "NOTICE", 0.0)
+    models, gate = gated
+    with running(models, replace(CONFIG, grace=1.0)) as server, ThreadPoolExecutor(1) as threads:
+        late = threads.submit(server.translate, "A dog likes cats.")
+        until(lambda: server.metric("dragoman_in_flight") == 1)
+        server.server.handle_exit(signal.SIGTERM, None)
+        answer = late.result(60)
+        gate.open.set()
+    assert (answer.status, answer.json) == (503, {"error": "the server is stopping"})
+    assert "x-request-id" in answer.headers
+    assert "Traceback" not in (written := capfd.readouterr().err)
+    assert re.search(rf"{answer.headers['x-request-id']} POST /translate 503 ", written)
 
 
 def test_late_answers_are_errors_and_a_full_server_says_so_at_once(gated: tuple[Models, Gate]):

@@ -2,6 +2,7 @@
 
 import ipaddress
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -26,6 +27,8 @@ MAX_PROCESSES = 1024
 MAX_CACHE = 1 << 20  # MB
 MAX_BATCHES = 64
 MAX_INSPECTED = 1024  # tokens
+NAME = re.compile(r"[A-Za-z0-9._-]+")
+ORIGIN = re.compile(r"\*|[A-Za-z*][A-Za-z0-9+.*-]*://[^/\s]+")
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,15 @@ class ServeConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        for name in self.host_name:
+            if not NAME.fullmatch(name):
+                raise UsageError(f"host_name '{name}': give the name alone, such as translate.example.org")
+        for origin in self.allow_origin:
+            if not ORIGIN.fullmatch(origin):
+                raise UsageError(f"allow_origin '{origin}': an origin is like https://example.org, without a path")
+        for address in self.proxy:
+            if address != "*" and not is_network(address):
+                raise UsageError(f"proxy '{address}': give an IP address, or a network such as 10.0.0.0/8")
         if self.beam > self.max_beam:
             raise UsageError(f"beam {self.beam} is above max_beam {self.max_beam}")
         if self.engine == "native" and self.compute_type != "float32":
@@ -127,3 +139,12 @@ class ServeConfig:
             raise UsageError(
                 f"{self.host} can be reached from other machines: give --api-keys FILE, or --open to serve everybody"
             )
+
+
+def is_network(text: str) -> bool:
+    """Return whether a text is an IP address, or a network of them."""
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True

@@ -179,7 +179,8 @@ class IncrementalLayer:
         self.query_key_value, self.out = pack(own.query, own.key, own.value), pack(own.out)
         self.query_across, self.key_value_across = pack(across.query), pack(across.key, across.value)
         self.out_across = pack(across.out)
-        self.hidden, self.activation = pack_hidden(layer.feed_forward, compute_type)
+        hidden, self.activation = pack_hidden(layer.feed_forward, compute_type)
+        self.hidden: Linear = hidden.forward
         self.out_feed_forward = pack(layer.feed_forward.out)
 
     def read_source(self, memory: Tensor, source: Packing, positions: Positions) -> SourceKeyValues:

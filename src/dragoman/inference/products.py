@@ -215,7 +215,7 @@ def pack_hidden(network: FeedForward, compute_type: str) -> tuple[Any, Callable[
     linear: nn.Linear = network.hidden
     on_cpu = linear.weight.device.type == "cpu"
     if network.activation is F.relu and type(linear) is nn.Linear and on_cpu and compute_type != "int8":
-        return PRODUCTS[compute_type](linear, "relu"), nn.Identity()
+        return PRODUCTS[compute_type](linear, "relu"), nn.Identity().forward
     return pack_linear(linear, compute_type), network.activation
 
 

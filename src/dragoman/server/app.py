@@ -22,7 +22,7 @@ from starlette.routing import compile_path
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman.decoding.rows import Gone, Late, Ticket
-from dragoman.errors import DragomanError, is_out_of_memory
+from dragoman.errors import DragomanError, is_out_of_memory, plural
 from dragoman.server.keys import caller_of, find_key
 from dragoman.server.reading import (
     BODY_SECONDS,
@@ -40,6 +40,7 @@ from dragoman.server.service import Service
 TRACE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ABSOLUTE = re.compile(r"https?://([^/]*)", re.IGNORECASE)  # how a target begins that names its host, as for proxies
 HOST = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?")
+STOPPING = "the server is stopping"
 FILE = "file"  # the field of a document
 ROOM = 256 << 20  # bytes of requests that are being received
 FILE_THREADS = 4  # of requests that translate nothing, but read and write files
@@ -102,6 +103,10 @@ class App:
             return
         except Refusal as refusal:
             response = self._refuse(exchange, refusal)
+        except asyncio.CancelledError:
+            if not self.service.stopping:
+                raise
+            response = self._refuse(exchange, Refusal(503, STOPPING))  # the time is over that it had to finish
         except Exception as error:
             report(error)
             response = self._refuse(exchange, unexpected(error))
@@ -241,7 +246,7 @@ class App:
         """Raise Refusal where a caller asks for more characters than it may in a minute."""
         rate = rate or self.service.config.rate
         if rate and (later := int(self.service.rates.take(exchange.caller, characters, rate))):
-            message = f"more than {rate:,} characters a minute: wait for {later} seconds"
+            message = f"more than {rate:,} characters a minute: wait for {plural(later, 'second')}"
             raise Refusal(429, message, {"Retry-After": f"{later}"})
 
     async def _use_files(self, exchange: Exchange, call: Call, rate: int) -> Response:
@@ -267,6 +272,7 @@ class App:
         self.busy_bulk += call.route.bulk
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self.threads, call.route.handler, call)
+        work.add_done_callback(lambda done: done.cancelled() or done.exception())  # asyncio logs what nobody looks at
         leaving = loop.create_task(disconnected(exchange.receive))
         try:
             await asyncio.wait({work, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -278,7 +284,7 @@ class App:
             return response
         except Gone:
             if not call.ticket.cancelled:  # but the model has ended
-                raise Refusal(503, "the server is stopping") from None
+                raise Refusal(503, STOPPING) from None
             outcome = "cancelled"
             raise ClientGone from None
         except Late as late:

@@ -121,7 +121,8 @@ class Rates:
 
         An amount that is larger than a bucket is taken from a full one.
         """
-        now, (left, since) = self.clock(), self.buckets.pop(caller, (float(a_minute), self.clock()))
+        now = self.clock()
+        left, since = self.buckets.pop(caller, (float(a_minute), now))
         left = min(a_minute, left + (now - since) * a_minute / 60)
         missing = min(amount, a_minute) - left
         self.buckets[caller] = (left - amount if missing <= 0 else left), now
