@@ -145,7 +145,7 @@ class SynthesisOptions:
     engine: Literal["native", "ctranslate2"] = "native"
     "what translates: our own search, or CTranslate2, which is faster on CPUs"
     compute_type: Literal["float32", "bfloat16", "int8"] = "float32"
-    "data type of matmuls on a CPU; int8 is the fastest on most processors, with AMX bfloat16"
+    "data type of matmuls on a CPU; int8 is mostly the fastest, but with AMX bfloat16 for the native engine"
 
     def check(self, search: SearchConfig) -> "Shard":
         """Return the shard of this process. Raise UsageError for flags that make no sense for synthesis."""

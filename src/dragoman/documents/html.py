@@ -186,6 +186,7 @@ def is_translated(name: str, attributes: Sequence[re.Match[str]], inherited: boo
     """
     if name in LEFT_ALONE:
         return False
+    # Of attributes with one name the first counts.
     values = {match[1].lower(): (match[2] or "").strip("\"'").lower() for match in reversed(attributes)}
     if "translate" in values:
         return {"no": False, "yes": True, "": True}.get(values["translate"], inherited)

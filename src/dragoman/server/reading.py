@@ -263,7 +263,9 @@ def convert_fields(received: Received, kind: Any, missing: str, more: tuple[str,
     if lacking := MISSING.match(message):
         raise Refusal(400, missing.format(lacking[1]))
     if unknown := UNKNOWN.fullmatch(message):
-        known = known_fields(kind, unknown[2]) if unknown[2] else (*known_fields(kind), *more)
+        known = known_fields(kind, unknown[2])
+        if unknown[2] is None:  # of the request itself, not of an object in a list
+            known += more
         near = difflib.get_close_matches(unknown[1], known, n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
         raise Refusal(400, f"there is no field {quote_value(unknown[1])}; {hint}")
@@ -273,9 +275,9 @@ def convert_fields(received: Received, kind: Any, missing: str, more: tuple[str,
     raise Refusal(400, f"Invalid request: {f'{where}: ' if where else ''}{what[:1].lower()}{what[1:]}")
 
 
-def known_fields(kind: Any, inside: str = "") -> tuple[str, ...]:
+def known_fields(kind: Any, inside: str | None) -> tuple[str, ...]:
     """Return the names of the fields of a Struct, or of the Structs in its list `inside`."""
-    if not inside:
+    if inside is None:
         return tuple(kind.__struct_encode_fields__)
     (field,) = (one for one in inspect.type_info(kind).fields if one.encode_name == inside)  # type: ignore[attr-defined]
     return tuple(field.type.item_type.cls.__struct_encode_fields__)
