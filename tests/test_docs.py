@@ -93,11 +93,13 @@ def numbers(text: str, row: str) -> list[str]:
 
 def test_the_speeds_in_the_readme_are_those_of_the_benchmarks():
     readme, page = read("README.md"), read("docs/benchmarks.md")
+    without_amx = page.split("### With AMX")[0]
     later_turns = [
-        numbers(page, f"base | {row}")[1] for row in ("bfloat16 | dragoman", "float32 | Marian", "float32 | JoeyNMT")
+        numbers(without_amx, f"base | {row}")[1]
+        for row in ("bfloat16 | dragoman", "float32 | Marian", "float32 | JoeyNMT")
     ]
     assert numbers(readme, "training, `base`, CPU, tokens/s") == later_turns
-    with_amx = page.split("## Decoding speed")[1].split("with AMX, one thread")[1]
+    with_amx = page.split("## Decoding speed")[1].split("with AMX, one thread")[1].split("Two threads")[0]
     ours, bfloat16, _, _, float32, int8, marian, joey = numbers(with_amx, "beam 4, batch 32")
     row = "decoding, beam 4, batch 32, one CPU thread, tokens/s"
     assert numbers(readme, row) == [ours, bfloat16, marian, joey, float32, int8]
