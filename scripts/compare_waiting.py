@@ -1,85 +1,113 @@
 """Measure what it costs how threads wait for each other, on a machine with and without other work.
 
-    python scripts/compare_waiting.py MODEL PAIRS [--rounds 3] [--seconds 20]
+    python scripts/compare_waiting.py PAIRS [--shape small] [--precision bfloat16] [--rounds 5] [--seconds 5]
 
-Trains `tiny` on the pairs and translates 500 of their sources with the model, with two threads, in turns: each row is a
-way to wait, as OpenMP's environment variables set it. The busy columns have a process beside it that computes on one
-core without end. Prints Markdown: the median over the rounds, of target tokens a second and of seconds.
+Each row is a way to wait, as OpenMP's environment variables set it, and a process that trains on the pairs and one that
+searches, with two threads; the first row has one. They have their turns one after the other and are suspended
+meanwhile, so that all meet the same machine. The busy columns have a process beside them that computes on one core
+without end. Prints Markdown: target tokens a second, the median and the spread of the turns after the first one.
 """
 
-import json
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-import time
 from argparse import ArgumentParser
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
-from statistics import median
 
-# libgomp spins 300,000 times by default, which none of its settings says in words.
-WAITS = {
-    "GOMP_SPINCOUNT=300000 (libgomp's default)": {"GOMP_SPINCOUNT": "300000"},
-    "GOMP_SPINCOUNT=300000 KMP_BLOCKTIME=0": {"GOMP_SPINCOUNT": "300000", "KMP_BLOCKTIME": "0"},
-    "GOMP_SPINCOUNT=10000": {"GOMP_SPINCOUNT": "10000"},
-    "GOMP_SPINCOUNT=1000": {"GOMP_SPINCOUNT": "1000"},
-    "OMP_WAIT_POLICY=PASSIVE": {"OMP_WAIT_POLICY": "PASSIVE"},
+from dragoman.benchmarks.peers.trainers import TrainerProcess
+from dragoman.benchmarks.training import SHAPES, make_task
+from dragoman.evaluation.timing import Contender, markdown_table, time_in_turn
+
+WAITS: dict[str, tuple[int, dict[str, str]]] = {
+    "one thread": (1, {}),
+    "dragoman's default": (2, {}),
+    "`GOMP_SPINCOUNT=300000`": (2, {"GOMP_SPINCOUNT": "300000"}),
+    "`GOMP_SPINCOUNT=10000`": (2, {"GOMP_SPINCOUNT": "10000"}),
+    "`GOMP_SPINCOUNT=1000 OMP_WAIT_POLICY=PASSIVE`": (2, {"GOMP_SPINCOUNT": "1000", "OMP_WAIT_POLICY": "PASSIVE"}),
 }
-LINES = 500
 BUSY = "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nwhile True: pass"
+# Greedy search in batches of 32, without end, for sources of 39 tokens and outputs of 90.
+SEARCH = """
+import sys
+from pathlib import Path
+import torch
+from dragoman.benchmarks.peers.task import TrainingTask
+from dragoman.config import SearchConfig
+from dragoman.decoding.torch_engine import TorchEngine
+from dragoman.model import build
+from dragoman.threads import use_threads
+
+task = TrainingTask.read(Path(sys.argv[1]))
+use_threads(task.threads)
+torch.manual_seed(1)
+engine = TorchEngine(build(task.model, task.vocabulary).eval(), compute_type=task.precision)
+sources = [[*torch.randint(3, task.vocabulary, (38,)).tolist(), 2] for _ in range(32)]
+print("ready", flush=True)
+while True:
+    found = engine.search(sources, SearchConfig(beam=1, min_length=90))
+    print("tokens", sum(len(own[0].tokens) for own in found), flush=True)
+"""
+PROGRAMS = {"training": ["-m", "dragoman.benchmarks.own_trainer"], "searching": ["-c", SEARCH]}
 
 
-def training_speed(pairs: Path, minutes: float, environment: dict[str, str]) -> float:
-    """Return the target tokens a second of `tiny`. Raise CalledProcessError where dragoman fails."""
-    with tempfile.TemporaryDirectory() as folder:
-        dev = Path(folder) / "dev.tsv"
-        dev.write_text("".join(pairs.read_text(encoding="utf-8").splitlines(keepends=True)[:8]), encoding="utf-8")
-        flags = f"--preset tiny --training.threads 2 --training.minutes {minutes} --training.epochs 1000 --quiet"
-        files = ["--train", str(pairs), "--dev", str(dev), "--out", f"{folder}/run"]
-        command = [sys.executable, "-m", "dragoman", "train", *files, *flags.split()]
-        subprocess.run(command, check=True, env=environment, capture_output=True)
-        lines = (Path(folder) / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        last = [event for line in lines if (event := json.loads(line))["event"] == "step"][-1]
-        return last["target_tokens"] / last["seconds"]
+@contextlib.contextmanager
+def contender(name: str, command: Sequence[str], environment: dict[str, str], seconds: float) -> Iterator[Contender]:
+    """Start a process, suspend it once it is ready, and let it go on for `seconds` each time; kill it at the end."""
+    process = TrainerProcess("dragoman", [sys.executable, *command], environment)
+    try:
+        process.run_until(process.ready.search, 600)
+        yield Contender(name, partial(process.advance, seconds))
+    finally:
+        process.signal(signal.SIGKILL)
+        process.process.wait()
 
 
-def translation_seconds(model: str, sources: str, environment: dict[str, str]) -> float:
-    """Return how long the command takes for the sources, its start included."""
-    command = [sys.executable, "-m", "dragoman", "translate", "-m", model, "--threads", "2", "--quiet"]
-    began = time.monotonic()
-    subprocess.run(command, check=True, env=environment, input=sources, text=True, capture_output=True)
-    return time.monotonic() - began
+@contextlib.contextmanager
+def busy_core(wanted: bool) -> Iterator[None]:
+    """Keep the first core busy in the block, if wanted."""
+    program = subprocess.Popen([sys.executable, "-c", BUSY if wanted else ""])
+    try:
+        yield
+    finally:
+        program.kill()
+        program.wait()
 
 
 def main() -> None:
     parser = ArgumentParser(usage=__doc__)
-    parser.add_argument("model")
-    parser.add_argument("pairs", type=Path)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("pairs")
+    parser.add_argument("--shape", default="small", choices=SHAPES)
+    parser.add_argument("--precision", default="bfloat16")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()
-    lines = options.pairs.read_text(encoding="utf-8").splitlines()[:LINES]
-    sources = "".join(line.split("\t")[0] + "\n" for line in lines)
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "KMP_"))}
-    found: dict[tuple[str, bool], list[tuple[float, float]]] = {}
-    for number, busy, (name, wait) in product(range(options.rounds), (False, True), WAITS.items()):
-        beside = subprocess.Popen([sys.executable, "-c", BUSY]) if busy else None
-        try:
-            speed = training_speed(options.pairs, options.seconds / 60, {**ours, **wait})
-            seconds = translation_seconds(options.model, sources, {**ours, **wait})
-        finally:
-            if beside:
-                beside.kill()
-                beside.wait()
-        found.setdefault((name, busy), []).append((speed, seconds))
-        print(f"round {number + 1}, busy {busy}, {name}: {speed:,.0f} tokens/s, {seconds:.1f} s", file=sys.stderr)
-    print("| waiting | training, idle | training, busy | translating, idle | translating, busy |")
-    print("|---|---:|---:|---:|---:|")
-    for name in WAITS:
-        cells = [zip(*found[name, busy], strict=True) for busy in (False, True)]
-        (idle_speed, idle_seconds), (busy_speed, busy_seconds) = (map(median, cell) for cell in cells)
-        print(f"| {name} | {idle_speed:,.0f} | {busy_speed:,.0f} | {idle_seconds:.1f} s | {busy_seconds:.1f} s |")
+    columns: dict[str, list[str]] = {}
+    with tempfile.TemporaryDirectory() as opened:
+        folders = {threads: Path(opened) / str(threads) for threads, _ in WAITS.values()}
+        task = make_task(SHAPES[options.shape], options.pairs, 2)
+        for threads, folder in folders.items():
+            folder.mkdir()
+            replace(task, threads=threads, precision=options.precision).write(folder)
+        for (kind, program), busy in product(PROGRAMS.items(), (False, True)):
+            with contextlib.ExitStack() as stack:
+                starts = (
+                    contender(name, [*program, str(folders[threads])], ours | wait, options.seconds)
+                    for name, (threads, wait) in WAITS.items()
+                )
+                contenders = [stack.enter_context(start) for start in starts]
+                with busy_core(busy):
+                    time_in_turn(contenders, options.rounds)
+            columns[f"{kind}, {'busy' if busy else 'idle'}"] = list(map(str, contenders))
+            print(kind, busy, *columns[[*columns][-1]], sep=" | ", file=sys.stderr)
+    print(markdown_table(["waiting", *columns], [list(row) for row in zip(WAITS, *columns.values(), strict=True)]))
 
 
 if __name__ == "__main__":

@@ -12,37 +12,77 @@ import pytest
 import torch
 
 from dragoman.threads import (
+    FEW_SPINS,
     SHAPES,
     SPINS,
     configure_onednn,
     configure_openmp,
+    few_spins,
     granted_cores,
     scheduled_cores,
     use_threads,
+    waits_as_others_want,
 )
 from dragoman.training.core_watch import CoreWatch
 from dragoman.training.memory import shares_of_groups
 
-PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": str(SPINS)}
+SPIN = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": SPINS}
 V1, V2 = "sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup"
 
 
 @pytest.mark.parametrize("own", [{}, {"OMP_WAIT_POLICY": "ACTIVE"}, {"GOMP_SPINCOUNT": "7"}])
-def test_threads_that_wait_sleep_unless_the_user_wants_otherwise(own: dict[str, str]):
+def test_threads_that_wait_spin_unless_the_user_wants_otherwise(own: dict[str, str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("dragoman.threads.granted_cores", scheduled_cores)
     environment = {**own, "OMP_NUM_THREADS": "3", "HOME": "/"}
     before = dict(environment)
     configure_openmp(environment)
-    assert environment == (before if own else before | PASSIVE)
+    assert environment == (before if own else before | SPIN)
+    assert waits_as_others_want(environment) == (not own)
+
+
+def test_with_a_quota_they_sleep(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("dragoman.threads.scheduled_cores", lambda: 3)
+    monkeypatch.setattr("dragoman.threads.granted_cores", lambda: 2)
+    environment: dict[str, str] = {}
+    configure_openmp(environment)
+    assert environment == {**SPIN, "GOMP_SPINCOUNT": FEW_SPINS, "OMP_NUM_THREADS": "2"}
+    assert not waits_as_others_want(environment)
+
+
+@pytest.mark.parametrize("own", [{}, {"GOMP_SPINCOUNT": "7"}])
+def test_threads_of_another_openmp_sleep(own: dict[str, str]):
+    environment = SPIN | own
+    before = dict(environment)
+    with few_spins(environment):
+        assert environment == SPIN | {"GOMP_SPINCOUNT": FEW_SPINS} | own
+    assert environment == before
+
+
+OPENMP = """
+import os
+import dragoman{first}
+os.environ["OMP_DISPLAY_ENV"] = "VERBOSE"
+{library}
+"""
 
 
 @pytest.mark.slow
-def test_openmp_reads_the_setting_when_torch_is_imported():
+@pytest.mark.parametrize(
+    ("first", "library", "spins"),
+    [
+        ("", "import torch", SPINS),
+        (", torch", "from dragoman.interop.ctranslate2.conversion import import_ctranslate2 as i; i()", FEW_SPINS),
+        (", torch", "import ctranslate2", SPINS),  # the control
+    ],
+)
+def test_openmp_reads_the_setting_when_a_library_is_imported(first: str, library: str, spins: str):
     """GNU OpenMP prints what it has read, from this process's environment and not from that of its parent."""
-    clean = {name: value for name, value in os.environ.items() if name not in PASSIVE}
-    program = "import dragoman, os; os.environ['OMP_DISPLAY_ENV'] = 'VERBOSE'; import torch"
-    for command, spins in ((program, str(SPINS)), (program.replace("dragoman, ", ""), "300000")):
-        shown = subprocess.run([sys.executable, "-c", command], env=clean, capture_output=True, text=True).stderr
-        assert f"GOMP_SPINCOUNT = '{spins}'" in shown
+    if "ctranslate2" in library:
+        pytest.importorskip("ctranslate2")
+    clean = {name: value for name, value in os.environ.items() if name not in SPIN}
+    command = [sys.executable, "-c", OPENMP.format(first=first, library=library)]
+    shown = subprocess.run(command, env=clean, capture_output=True, text=True).stderr
+    assert f"GOMP_SPINCOUNT = '{spins}'" in shown
 
 
 @pytest.mark.parametrize("own", [{}, {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "7"}])

@@ -3,12 +3,13 @@
 Every command begins by loading this, so it imports almost nothing.
 """
 
+import contextlib
 import os
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 
-# A thread that waits for another one looks this often before it sleeps. GNU OpenMP, which PyTorch and CTranslate2 use,
-# looks 300,000 times unless told otherwise, and if cores are few keeps the one that it waits for from computing.
-SPINS = 1000
+# A thread that waits for another one looks this often before it sleeps: what GNU OpenMP does unless told otherwise, and
+# about as long as it takes to fall asleep and wake up.
+SPINS, FEW_SPINS = "300000", "1000"
 # On CPUs, oneDNN keeps a program for each shape that it has met, and PyTorch around it another one, with its memory:
 # together half a megabyte for each number of rows, and up to 1,024 of each. Layers share shapes, so a few are enough.
 SHAPES = "32"
@@ -17,14 +18,37 @@ SHAPES = "32"
 def configure_openmp(environment: MutableMapping[str, str]) -> None:
     """Set the environment variables of OpenMP, in place; it reads them when PyTorch is imported.
 
-    Threads that wait sleep instead of spinning (docs/notes/speed.md), and there is one thread for each core that the
-    process may use. What the user has set stays.
+    There is one thread for each core that the process may use. Threads that wait spin; `dragoman.waiting` lets them
+    sleep while other programs want the cores. With a quota they sleep, because spinning would use it up, and so they do
+    in OpenMP libraries other than GNU's, which `dragoman.waiting` cannot tell. What the user has set stays.
     """
-    if not environment.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
-        environment.update(OMP_WAIT_POLICY="PASSIVE", GOMP_SPINCOUNT=str(SPINS))
     cores = granted_cores()
-    if cores < scheduled_cores():  # these, OpenMP sees itself
+    whole = cores == scheduled_cores()
+    if not environment.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
+        environment.update(OMP_WAIT_POLICY="PASSIVE", GOMP_SPINCOUNT=SPINS if whole else FEW_SPINS)
+    if not whole:  # the number of cores, OpenMP sees itself
         environment.setdefault("OMP_NUM_THREADS", str(cores))
+
+
+def waits_as_others_want(environment: Mapping[str, str]) -> bool:
+    """Return whether `configure_openmp` let threads spin, as far as other programs allow it."""
+    return environment.get("OMP_WAIT_POLICY") == "PASSIVE" and environment.get("GOMP_SPINCOUNT") == SPINS
+
+
+@contextlib.contextmanager
+def few_spins(environment: MutableMapping[str, str]) -> Iterator[None]:
+    """Let the threads of another OpenMP that is loaded in the block sleep: `dragoman.waiting` only reaches PyTorch's.
+
+    What the user has set stays.
+    """
+    ours = waits_as_others_want(environment)
+    if ours:
+        environment["GOMP_SPINCOUNT"] = FEW_SPINS
+    try:
+        yield
+    finally:
+        if ours:
+            environment["GOMP_SPINCOUNT"] = SPINS
 
 
 def configure_onednn(environment: MutableMapping[str, str]) -> None:
@@ -39,10 +63,14 @@ def configure_onednn(environment: MutableMapping[str, str]) -> None:
 def use_threads(wanted: int | None) -> str:
     """Set how many threads PyTorch computes with: `wanted`, by default as many as it has; but one per core at most.
 
-    Return a sentence for the user where that is fewer than `wanted`; else ''.
+    From then on they wait for each other as other programs allow it, if the user has not said how. Return a sentence
+    for the user where there are fewer than `wanted`; else ''.
     """
     import torch
 
+    from dragoman.waiting import watch_cores
+
+    watch_cores()
     cores = granted_cores()
     torch.set_num_threads(min(wanted or torch.get_num_threads(), cores))
     if wanted and wanted > cores:

@@ -17,6 +17,7 @@ from dragoman.model import Model
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.positions import Learned, Positions, Rotary, Sinusoidal
 from dragoman.model.transformer import DecoderLayer, Residual, Transformer
+from dragoman.threads import few_spins
 
 TABLE_SIZE = 4096  # positions in the table of a formula: the longest source and output
 MAX_HEADS = 2**15 - 1
@@ -32,7 +33,8 @@ def import_ctranslate2() -> ModuleType:
     if torch.backends.cpu.get_cpu_capability() == "AVX2":
         os.environ.setdefault("CT2_USE_MKL", "1")
     try:
-        import ctranslate2
+        with few_spins(os.environ):  # it has an OpenMP of its own
+            import ctranslate2
     except ImportError:
         raise DragomanError("the CTranslate2 engine needs a package: pip install 'dragoman[fast]'") from None
     return ctranslate2

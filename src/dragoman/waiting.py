@@ -1,0 +1,99 @@
+"""Let threads that wait for each other spin while cores are free, and sleep while other programs want them.
+
+Spinning is faster, but beside a busy program it takes time from the very thread that is waited for
+(docs/notes/speed.md). GNU OpenMP reads only at its start how long to spin. As long as it has more threads than cores,
+however, it hardly spins (GOMP_SPINCOUNT in its manual), and threads that compute nothing count as well.
+"""
+
+import functools
+import os
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from dragoman.threads import scheduled_cores, waits_as_others_want
+
+EVERY = 0.5  # seconds between two looks
+CALM = 5.0  # seconds without other programs, after which threads spin again
+FREE = 0.2  # of a core, which other programs may use before threads sleep
+STAT = Path("/proc/stat")
+WIDE = 1 << 18  # numbers that PyTorch divides among all its threads
+
+
+class Reading(NamedTuple):
+    """Hold a time, and how long all programs and this one have computed until then, in seconds."""
+
+    time: float
+    everyone: float
+    own: float
+
+
+class Crowd:
+    """Hold more threads of OpenMP than there are cores, until `leave`. They sleep, and so do all others that wait."""
+
+    def __init__(self, cores: int, threads: int):
+        self.over = threading.Event()
+        for _ in range((cores - threads) // (threads - 1) + 1):  # each brings a team without its first thread
+            threading.Thread(target=self.attend, daemon=True).start()
+
+    def attend(self) -> None:
+        """Form a team of threads, which ends with the thread that has formed it."""
+        torch.ones(WIDE).neg_()
+        self.over.wait()
+
+    def leave(self) -> None:
+        """Let the threads end, if not at once."""
+        self.over.set()
+
+
+class WaitingThreads:
+    """Look at what other programs compute on the cores of this one, and let threads spin or sleep while they wait."""
+
+    def __init__(self, stat: Path = STAT):
+        self.stat = stat
+        self.crowd: Crowd | None = None
+        self.calm = 0.0  # seconds since others wanted the cores
+        self.last = self.read()
+
+    def read(self) -> Reading:
+        """Return what has been computed until now. Raise OSError where the system has no such file."""
+        ours = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+        cores = [line.split() for line in self.stat.read_text(encoding="ascii").splitlines()]
+        # user, nice, system, (idle, iowait,) irq, softirq
+        ticks = sum(int(number) for core in cores if core[0] in ours for number in core[1:4] + core[6:8])
+        return Reading(time.monotonic(), ticks / os.sysconf("SC_CLK_TCK"), time.process_time())
+
+    def look(self) -> None:
+        """Compare the system with that of the last look, and let threads sleep, or spin once it was calm for a while.
+
+        A look that comes late judges nothing: this process was suspended.
+        """
+        last, self.last = self.last, self.read()
+        spent, everyone, own = (now - before for now, before in zip(self.last, last, strict=True))
+        if spent > 3 * EVERY:
+            return
+        threads, cores = torch.get_num_threads(), scheduled_cores()
+        unknown = everyone < own / 2  # some containers do not count
+        busy = unknown or (everyone - own) / spent + threads > cores + FREE
+        self.calm = 0.0 if busy else self.calm + spent
+        if busy and threads > 1 and not self.crowd:
+            self.crowd = Crowd(cores, threads)
+        elif self.crowd and self.calm >= CALM:
+            self.crowd.leave()
+            self.crowd = None
+
+    def keep_looking(self) -> None:
+        """Look again and again, as long as this process lives."""
+        while True:
+            time.sleep(EVERY)
+            self.look()
+
+
+@functools.cache  # once for this process
+def watch_cores() -> None:
+    """Let threads wait as other programs allow it, from now on, unless the user has said how they wait."""
+    if waits_as_others_want(os.environ) and STAT.exists():
+        threading.Thread(target=WaitingThreads().keep_looking, name="waiting", daemon=True).start()

@@ -1,0 +1,153 @@
+"""Threads that wait spin while cores are free and sleep while other programs want them: as OpenMP really does."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from dragoman.threads import FEW_SPINS, SPINS, granted_cores, scheduled_cores
+from dragoman.waiting import CALM, EVERY, FREE, Reading, WaitingThreads
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what programs compute is read in /proc")
+
+SPIN = """
+import time
+import dragoman
+import torch
+from dragoman.waiting import WIDE, Crowd
+
+def cores_in_use():
+    time.sleep(0.05)
+    began, computed = time.monotonic(), time.process_time()
+    for _ in range(300):
+        torch.ones(WIDE).neg_()
+        time.sleep(0.001)
+    return (time.process_time() - computed) / (time.monotonic() - began)
+
+torch.set_num_threads(2)
+spinning = cores_in_use()
+crowd = Crowd(cores={cores}, threads=2)
+sleeping = cores_in_use()
+crowd.leave()
+print(spinning, sleeping, cores_in_use())
+"""
+
+
+def cores_in_use(cores: int, **environment: str) -> list[float]:
+    """Return how many cores two threads use that mostly wait: before a crowd has come, with it, and after it."""
+    clean = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    command = [sys.executable, "-c", SPIN.format(cores=cores)]
+    ran = subprocess.run(command, env=clean | environment, capture_output=True, text=True, check=True)
+    return [float(word) for word in ran.stdout.split()]
+
+
+@pytest.mark.skipif(scheduled_cores() < 2, reason="threads need cores to wait on")
+def test_a_crowd_makes_threads_sleep_and_leaves_them_spinning():
+    before, during, after = cores_in_use(scheduled_cores())
+    assert during < min(before, after) / 2
+
+
+def test_the_control_threads_that_sleep_anyway():
+    before, during, after = cores_in_use(scheduled_cores(), GOMP_SPINCOUNT=FEW_SPINS, OMP_WAIT_POLICY="PASSIVE")
+    assert max(before, after) < 2 * during
+
+
+class Machine:
+    """A machine with two cores, and what programs have computed on it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.reading, self.threads, self.teams = Reading(0.0, 0.0, 0.0), 2, 0
+        monkeypatch.setattr("dragoman.waiting.Crowd", self.crowd)
+        monkeypatch.setattr("dragoman.waiting.scheduled_cores", lambda: 2)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: self.threads)
+        monkeypatch.setattr(WaitingThreads, "read", lambda _: self.reading)
+
+    def crowd(self, cores: int, threads: int) -> "Machine":
+        assert (cores, threads) == (2, 2)
+        self.teams += 1
+        return self
+
+    def leave(self) -> None:
+        self.teams -= 1
+
+    def passes(self, waiting: WaitingThreads, seconds: float, own: float, others: float) -> bool:
+        """Return whether threads sleep after so many seconds, in which this and other programs used so many cores."""
+        while seconds > 0:
+            spent = min(seconds, EVERY)
+            time, everyone, ours = self.reading
+            self.reading = Reading(time + spent, everyone + spent * (own + others), ours + spent * own)
+            waiting.look()
+            seconds -= spent
+        return bool(self.teams)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(monkeypatch)
+
+
+def test_threads_sleep_while_others_want_cores(machine: Machine):
+    waiting = WaitingThreads()
+    assert not machine.passes(waiting, 10, own=2.0, others=0.0)
+    assert not machine.passes(waiting, 10, own=1.5, others=FREE - 0.1)
+    assert machine.passes(waiting, EVERY, own=1.0, others=1.0)
+    assert machine.passes(waiting, 60, own=1.0, others=1.0)
+    assert machine.passes(waiting, CALM - EVERY, own=2.0, others=0.0)
+    assert machine.passes(waiting, EVERY, own=1.0, others=FREE + 0.1)
+    assert machine.passes(waiting, CALM - EVERY, own=2.0, others=0.0)
+    assert not machine.passes(waiting, EVERY, own=2.0, others=0.0)
+
+
+def test_cores_that_this_program_leaves_are_for_others(machine: Machine):
+    waiting, machine.threads = WaitingThreads(), 1
+    assert not machine.passes(waiting, 60, own=1.0, others=1.0)
+
+
+def test_threads_sleep_where_the_system_does_not_count(machine: Machine):
+    assert machine.passes(WaitingThreads(), EVERY, own=1.0, others=-1.0)
+
+
+def test_time_in_which_this_program_is_suspended_does_not_count(machine: Machine):
+    waiting, (time, everyone, own) = WaitingThreads(), machine.reading
+    machine.reading = Reading(time + 100, everyone + 200, own)
+    waiting.look()
+    assert not machine.teams
+    assert not machine.passes(waiting, 10, own=2.0, others=0.0)
+
+
+def test_what_others_compute_is_read_from_the_system():
+    """This program computes on one core all the time, and one more for each core beside it."""
+    waiting = WaitingThreads()
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(scheduled_cores())]
+    try:
+        began, before, ended = time.monotonic(), waiting.read(), time.monotonic() + 1.0
+        while time.monotonic() < ended:
+            pass
+        after, passed = waiting.read(), time.monotonic() - began
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    spent, everyone, own = (now - then for now, then in zip(after, before, strict=True))
+    assert spent == pytest.approx(passed, rel=0.1)
+    assert 0.2 < own / spent < 1.1
+    assert 0.4 < (everyone - own) / spent < scheduled_cores() + 0.1
+
+
+@pytest.mark.parametrize(
+    ("environment", "watched"), [({}, True), ({"GOMP_SPINCOUNT": SPINS}, False), ({"OMP_WAIT_POLICY": "ACTIVE"}, False)]
+)
+def test_whoever_chooses_threads_is_watched_once_unless_the_user_has_said_how_to_wait(
+    environment: dict[str, str], watched: bool
+):
+    clean = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    program = "import threading; from dragoman.threads import use_threads; use_threads(1); use_threads(2); "
+    program += "print([thread.name for thread in threading.enumerate() if thread.daemon])"
+    ran = subprocess.run([sys.executable, "-c", program], env=clean | environment, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout.strip()) == (
+        0,
+        str(["waiting"] * (watched and granted_cores() == scheduled_cores())),
+    )
