@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from dragoman.commands import parse
+from dragoman.commands import parse, set_threads
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Options:
 def main(arguments: list[str]) -> None:
     """Run `dragoman import`: write the model folder, print its card on standard error if checked, and its name."""
     options = parse(Options, "import", arguments)
+    set_threads(None)  # for --check
     from dragoman.interop.importing import import_model
     from dragoman.training.card import read_card
 
