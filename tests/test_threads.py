@@ -20,11 +20,11 @@ from dragoman.threads import (
     few_spins,
     granted_cores,
     scheduled_cores,
-    use_threads,
     waits_as_others_want,
 )
 from dragoman.training.core_watch import CoreWatch
 from dragoman.training.memory import shares_of_groups
+from dragoman.waiting import use_threads
 
 SPIN = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": SPINS}
 V1, V2 = "sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup"
@@ -171,7 +171,7 @@ def test_memory_is_that_of_the_container(groups: str, files: dict[str, str], sha
 
 
 def test_there_are_never_more_threads_than_cores(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("dragoman.threads.granted_cores", lambda: 2)
+    monkeypatch.setattr("dragoman.waiting.granted_cores", lambda: 2)
     before = torch.get_num_threads()
     try:
         found = [(use_threads(wanted), torch.get_num_threads()) for wanted in (1, None, 2, 64)]
@@ -205,7 +205,7 @@ def test_a_benchmark_has_no_more_threads_than_cores(dragoman: Callable[..., Any]
 def test_the_threads_of_a_command_are_those_of_its_flag(
     dragoman: Callable[..., Any], trained: Path, corpus: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("dragoman.threads.granted_cores", lambda: 2)
+    monkeypatch.setattr("dragoman.waiting.granted_cores", lambda: 2)
     before, found = torch.get_num_threads(), []
     try:
         for threads in (2, 1, 3):

@@ -13,7 +13,7 @@ from dragoman.waiting import CALM, EVERY, FREE, Reading, WaitingThreads
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what programs compute is read in /proc")
 
-SPIN = """
+SPINNING = """
 import time
 import dragoman
 import torch
@@ -39,7 +39,7 @@ print(spinning, sleeping, cores_in_use())
 def cores_in_use(cores: int, **environment: str) -> list[float]:
     """Return how many cores two threads use that mostly wait: before a crowd has come, with it, and after it."""
     clean = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
-    command = [sys.executable, "-c", SPIN.format(cores=cores)]
+    command = [sys.executable, "-c", SPINNING.format(cores=cores)]
     ran = subprocess.run(command, env=clean | environment, capture_output=True, text=True, check=True)
     return [float(word) for word in ran.stdout.split()]
 
@@ -91,6 +91,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 def test_threads_sleep_while_others_want_cores(machine: Machine):
     waiting = WaitingThreads()
+    assert machine.teams, "at the start"
+    assert not machine.passes(waiting, EVERY, own=2.0, others=0.0)
     assert not machine.passes(waiting, 10, own=2.0, others=0.0)
     assert not machine.passes(waiting, 10, own=1.5, others=FREE - 0.1)
     assert machine.passes(waiting, EVERY, own=1.0, others=1.0)
@@ -102,7 +104,8 @@ def test_threads_sleep_while_others_want_cores(machine: Machine):
 
 
 def test_cores_that_this_program_leaves_are_for_others(machine: Machine):
-    waiting, machine.threads = WaitingThreads(), 1
+    machine.threads = 1
+    waiting = WaitingThreads()
     assert not machine.passes(waiting, 60, own=1.0, others=1.0)
 
 
@@ -111,11 +114,12 @@ def test_threads_sleep_where_the_system_does_not_count(machine: Machine):
 
 
 def test_time_in_which_this_program_is_suspended_does_not_count(machine: Machine):
-    waiting, (time, everyone, own) = WaitingThreads(), machine.reading
+    waiting = WaitingThreads()
+    assert not machine.passes(waiting, EVERY, own=2.0, others=0.0)
+    time, everyone, own = machine.reading
     machine.reading = Reading(time + 100, everyone + 200, own)
     waiting.look()
     assert not machine.teams
-    assert not machine.passes(waiting, 10, own=2.0, others=0.0)
 
 
 def test_what_others_compute_is_read_from_the_system():
@@ -144,7 +148,7 @@ def test_whoever_chooses_threads_is_watched_once_unless_the_user_has_said_how_to
     environment: dict[str, str], watched: bool
 ):
     clean = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
-    program = "import threading; from dragoman.threads import use_threads; use_threads(1); use_threads(2); "
+    program = "import threading; from dragoman.waiting import use_threads; use_threads(1); use_threads(2); "
     program += "print([thread.name for thread in threading.enumerate() if thread.daemon])"
     ran = subprocess.run([sys.executable, "-c", program], env=clean | environment, capture_output=True, text=True)
     assert (ran.returncode, ran.stdout.strip()) == (

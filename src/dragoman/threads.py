@@ -1,4 +1,4 @@
-"""Choose how many threads compute, how they wait for each other, and how much is kept of what was computed.
+"""Count the cores; tell OpenMP how to wait and oneDNN how many shapes to remember, before PyTorch is imported.
 
 Every command begins by loading this, so it imports almost nothing.
 """
@@ -58,24 +58,6 @@ def configure_onednn(environment: MutableMapping[str, str]) -> None:
     """
     environment.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", SHAPES)
     environment.setdefault("LRU_CACHE_CAPACITY", SHAPES)
-
-
-def use_threads(wanted: int | None) -> str:
-    """Set how many threads PyTorch computes with: `wanted`, by default as many as it has; but one per core at most.
-
-    From then on they wait for each other as other programs allow it, if the user has not said how. Return a sentence
-    for the user where there are fewer than `wanted`; else ''.
-    """
-    import torch
-
-    from dragoman.waiting import watch_cores
-
-    watch_cores()
-    cores = granted_cores()
-    torch.set_num_threads(min(wanted or torch.get_num_threads(), cores))
-    if wanted and wanted > cores:
-        return f"{wanted} threads are wanted, but this process may use {cores} core{'s' * (cores != 1)}: using {cores}"
-    return ""
 
 
 def granted_cores(root: str = "/") -> int:

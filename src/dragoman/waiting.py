@@ -1,8 +1,9 @@
-"""Let threads that wait for each other spin while cores are free, and sleep while other programs want them.
+"""Choose how many threads compute; they spin while cores are free and sleep while other programs want them.
 
-Spinning is faster, but beside a busy program it takes time from the very thread that is waited for
-(docs/notes/speed.md). GNU OpenMP reads only at its start how long to spin. As long as it has more threads than cores,
-however, it hardly spins (GOMP_SPINCOUNT in its manual), and threads that compute nothing count as well.
+Threads wait for each other after each part of a step. Spinning is faster, but beside a busy program it takes time from
+the very thread that is waited for (docs/notes/speed.md). GNU OpenMP reads only at its start how long to spin. As long
+as it has more threads than cores, however, it hardly spins (GOMP_SPINCOUNT in its manual), and threads that compute
+nothing count as well.
 """
 
 import functools
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 import torch
 
-from dragoman.threads import scheduled_cores, waits_as_others_want
+from dragoman.threads import granted_cores, scheduled_cores, waits_as_others_want
 
 EVERY = 0.5  # seconds between two looks
 CALM = 5.0  # seconds without other programs, after which threads spin again
@@ -55,8 +56,15 @@ class WaitingThreads:
     def __init__(self, stat: Path = STAT):
         self.stat = stat
         self.crowd: Crowd | None = None
-        self.calm = 0.0  # seconds since others wanted the cores
+        self.calm = CALM - EVERY  # seconds since others wanted the cores: threads sleep until the first look
         self.last = self.read()
+        self.let_sleep()
+
+    def let_sleep(self) -> None:
+        """Let threads sleep while they wait, if there are several."""
+        threads = torch.get_num_threads()
+        if threads > 1 and not self.crowd:
+            self.crowd = Crowd(scheduled_cores(), threads)
 
     def read(self) -> Reading:
         """Return what has been computed until now. Raise OSError where the system has no such file."""
@@ -75,12 +83,11 @@ class WaitingThreads:
         spent, everyone, own = (now - before for now, before in zip(self.last, last, strict=True))
         if spent > 3 * EVERY:
             return
-        threads, cores = torch.get_num_threads(), scheduled_cores()
         unknown = everyone < own / 2  # some containers do not count
-        busy = unknown or (everyone - own) / spent + threads > cores + FREE
+        busy = unknown or (everyone - own) / spent + torch.get_num_threads() > scheduled_cores() + FREE
         self.calm = 0.0 if busy else self.calm + spent
-        if busy and threads > 1 and not self.crowd:
-            self.crowd = Crowd(cores, threads)
+        if busy:
+            self.let_sleep()
         elif self.crowd and self.calm >= CALM:
             self.crowd.leave()
             self.crowd = None
@@ -92,8 +99,22 @@ class WaitingThreads:
             self.look()
 
 
+def use_threads(wanted: int | None) -> str:
+    """Set how many threads PyTorch computes with: `wanted`, by default as many as it has; but one per core at most.
+
+    From then on they wait for each other as other programs allow it, if the user has not said how. Return a sentence
+    for the user where there are fewer than `wanted`; else ''.
+    """
+    cores = granted_cores()
+    torch.set_num_threads(min(wanted or torch.get_num_threads(), cores))
+    watch_cores()
+    if wanted and wanted > cores:
+        return f"{wanted} threads are wanted, but this process may use {cores} core{'s' * (cores != 1)}: using {cores}"
+    return ""
+
+
 @functools.cache  # once for this process
 def watch_cores() -> None:
-    """Let threads wait as other programs allow it, from now on, unless the user has said how they wait."""
+    """Let threads wait as other programs allow it, unless the user has said how."""
     if waits_as_others_want(os.environ) and STAT.exists():
         threading.Thread(target=WaitingThreads().keep_looking, name="waiting", daemon=True).start()

@@ -107,7 +107,7 @@ def set_threads(wanted: int | None, quiet: bool = False) -> None:
     """
     if wanted is not None and wanted < 1:
         raise UsageError(f"--threads must be at least 1, not {wanted}")
-    from dragoman.threads import use_threads
+    from dragoman.waiting import use_threads
 
     note = use_threads(wanted)
     if note and not quiet:

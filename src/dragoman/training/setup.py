@@ -25,7 +25,6 @@ from dragoman.model import Model, build, outline, parameter_count
 from dragoman.model_folder import find_model, read_model, read_parts
 from dragoman.text.origin import Origin
 from dragoman.text.tags import DefaultTags, LanguageTags
-from dragoman.threads import use_threads
 from dragoman.training.batch_size import batch_tokens_that_fit
 from dragoman.training.card import describe_pairs
 from dragoman.training.checkpoint import Checkpoint, TrainingProgress, newest_checkpoint, restore_best
@@ -46,6 +45,7 @@ from dragoman.training.resume import (
 from dragoman.training.run import Run
 from dragoman.training.terms import FILE, SourceTerms, mine_terms
 from dragoman.training.validation import LOSS_TOKENS
+from dragoman.waiting import use_threads
 
 INHERITED = (DefaultTags.RECORD, LanguageTags.RECORD, Origin.RECORD)  # of the model that a run starts from
 DATA = "data"  # in a run folder: its corpora, and the tokenizers, of which each checkpoint has a copy

@@ -15,8 +15,9 @@ from dragoman.device import device_of
 from dragoman.errors import DragomanError, UsageError
 from dragoman.model import Model
 from dragoman.model_folder import read_model
-from dragoman.threads import granted_cores, use_threads
+from dragoman.threads import granted_cores
 from dragoman.translation.terms import token_boundaries
+from dragoman.waiting import use_threads
 
 EngineName = Literal["native", "ctranslate2"]
 
