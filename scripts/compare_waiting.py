@@ -42,7 +42,7 @@ from dragoman.benchmarks.peers.task import TrainingTask
 from dragoman.config import SearchConfig
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.model import build
-from dragoman.threads import use_threads
+from dragoman.waiting import use_threads
 
 task = TrainingTask.read(Path(sys.argv[1]))
 use_threads(task.threads)
@@ -70,9 +70,9 @@ def contender(name: str, command: Sequence[str], environment: dict[str, str], se
 
 
 @contextlib.contextmanager
-def busy_core(wanted: bool) -> Iterator[None]:
-    """Keep the first core busy in the block, if wanted."""
-    program = subprocess.Popen([sys.executable, "-c", BUSY if wanted else ""])
+def busy_core() -> Iterator[None]:
+    """Keep the first core busy in the block."""
+    program = subprocess.Popen([sys.executable, "-c", BUSY])
     try:
         yield
     finally:
@@ -103,7 +103,7 @@ def main() -> None:
                     for name, (threads, wait) in WAITS.items()
                 )
                 contenders = [stack.enter_context(start) for start in starts]
-                with busy_core(busy):
+                with busy_core() if busy else contextlib.nullcontext():
                     time_in_turn(contenders, options.rounds)
             columns[f"{kind}, {'busy' if busy else 'idle'}"] = list(map(str, contenders))
             print(kind, busy, *columns[[*columns][-1]], sep=" | ", file=sys.stderr)

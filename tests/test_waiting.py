@@ -132,6 +132,8 @@ def test_what_others_compute_is_read_from_the_system():
             pass
         after, passed = waiting.read(), time.monotonic() - began
     finally:
+        if waiting.crowd:
+            waiting.crowd.leave()
         for process in busy:
             process.kill()
             process.wait()
