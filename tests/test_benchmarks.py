@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,11 +27,12 @@ from dragoman.benchmarks.own_trainer import planned_batches
 from dragoman.benchmarks.peers import train_marianmt, train_programs, trainers
 from dragoman.benchmarks.peers.pytorch import MarianMT, TorchTransformer, padded_step, smoothed_loss
 from dragoman.benchmarks.peers.task import RATE, TrainingTask, group_by_length, grouped_batches
+from dragoman.benchmarks.peers.train_marianmt import Trained
 from dragoman.benchmarks.peers.trainers import PROGRAMS, TrainerProcess, start_trainer
 from dragoman.benchmarks.profile import matmul_rate, operations_per_update, profile_task, time_shares
 from dragoman.benchmarks.training import BATCH_TOKENS, NAMES, OURS, Shape, Speed
 from dragoman.config import TrainingConfig, read_toml
-from dragoman.data.batches import Batch
+from dragoman.data.batches import Batch, Ids
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError, UsageError
@@ -464,7 +465,7 @@ def test_marianmt_has_the_schedule_and_the_average_of_the_recipe(ema: float, mon
 
 
 @pytest.mark.slow
-def test_quality_compares_three_models(tmp_path: Path, pairs):
+def test_quality_compares_three_models(tmp_path: Path, pairs, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("transformers")
     from dragoman.benchmarks import quality
 
@@ -493,6 +494,19 @@ def test_quality_compares_three_models(tmp_path: Path, pairs):
         assert average == pytest.approx((first + second) / 2, abs=0.11)
     # MarianMT needs no more than the run that has begun, and trains with its seed.
     assert [row[0] for row in table("runs", models=("marianmt",), seeds=(2,))] == ["HF MarianMT, same shape"]
+    # It is trained with each multiple of the run's rate, which has a row of its own.
+    trained: list[TrainingConfig] = []
+
+    def never_trains(task: TrainingTask, settings: TrainingConfig, texts: Sequence[Ids], folder: Path) -> Trained:
+        trained.append(settings)
+        return Trained(1, 1, list(texts))
+
+    monkeypatch.setattr(quality, "train_marianmt", never_trains)
+    rows = table("runs", models=("marianmt",), seeds=(2,), peer_rates=(1.0, 0.25))
+    assert [row[0] for row in rows] == ["HF MarianMT, same shape", "HF MarianMT, same shape, 0.25 times the rate"]
+    assert [settings.learning_rate for settings in trained] == [1.0, 0.25]
+    with pytest.raises(UsageError, match="peer rates must be above 0"):
+        table("runs", models=("marianmt",), peer_rates=(1.0, 0.0))
 
 
 def test_marianmt_takes_the_seed_of_the_run(monkeypatch: pytest.MonkeyPatch):

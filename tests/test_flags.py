@@ -82,7 +82,8 @@ FLAGS = {
     "benchmark": "",
     "benchmark training": "--threads --rounds --seconds --shapes --corpus --peers --device",
     "benchmark memory": "--threads --pairs --steps",
-    "benchmark quality": "--train --dev --test --minutes --preset --recipe --out --threads --models --seeds",
+    "benchmark quality": "--train --dev --test --minutes --preset --recipe --out --threads --models --seeds "
+    "--peer-rates",
     "benchmark decoding": "--threads --rounds --sentences --batches --device",
     "benchmark decoding-length": "--threads --rounds",
     "benchmark pipeline": "-m --model --test --threads --rounds",

@@ -56,14 +56,18 @@ def benchmark(
     threads: int,
     models: Sequence[str] = ("dragoman", "lstm", "marianmt"),
     seeds: Sequence[int] = (1,),
+    peer_rates: Sequence[float] = (1.0,),
 ) -> str:
     """Return a table in Markdown: steps, target tokens, BLEU and chrF of each model after `minutes` of training.
 
     train, dev, test: files of pairs; recipe: a TOML file instead of the preset, '' for none; out: folder for the runs;
-    seeds: of weights, batches and dropout; every model is trained once for each. Raise DragomanError for a missing
-    file or where no model is installed, UsageError for a recurrent model, for a schedule that a toolkit does not have,
-    and where a toolkit would find no run of ours to take its settings from.
+    seeds: of weights, batches and dropout; every model is trained once for each; peer_rates: by what our learning rate
+    is multiplied for other toolkits, which are trained once for each. Raise DragomanError for a missing file or where
+    no model is installed, UsageError for a recurrent model, for a rate that is not positive, for a schedule that a
+    toolkit does not have, and where a toolkit would find no run of ours to take its settings from.
     """
+    if not peer_rates or min(peer_rates) <= 0:
+        raise UsageError("peer rates must be above 0")
     settings = read_toml(Path(recipe)) if recipe else {}
     ours = preset_run(settings.get("preset", preset), settings, recipe)
     if not isinstance(ours.model, TransformerConfig):
@@ -88,14 +92,19 @@ def benchmark(
     for seed in seeds:
         for model in models:
             folder = Path(out) / f"seed-{seed}"
-            if model not in runs:
-                row = f"{NAMES[model]}, same shape"
-                steps, tokens, translations = train_peer(model, folder / name, ours, pairs, sources)
-            else:
+            if model in runs:
                 row = f"dragoman, {runs[model][0]}"
                 run = replace(runs[model][1], out=str(folder / runs[model][0]), training=replace(training, seed=seed))
-                steps, tokens, translations = train_ours(run, sources)
-            outcomes.setdefault(row, []).append(Outcome(steps, tokens, evaluate(translations, references)))
+                trained = {row: train_ours(run, sources)}
+            else:
+                trained = {
+                    f"{NAMES[model]}, same shape" + (f", {times:g} times the rate" if times != 1 else ""): train_peer(
+                        model, folder / name, ours, pairs, sources, times
+                    )
+                    for times in peer_rates
+                }
+            for row, (steps, tokens, translations) in trained.items():
+                outcomes.setdefault(row, []).append(Outcome(steps, tokens, evaluate(translations, references)))
     scores = next(iter(outcomes.values()))[0].scores
     return "\n".join(
         [
@@ -152,12 +161,13 @@ def train_ours(run: RunConfig, texts: Sequence[str]) -> tuple[int, int, list[str
 
 
 def train_peer(
-    model: str, folder: Path, run: RunConfig, pairs: Sequence[Pair], texts: Sequence[str]
+    model: str, folder: Path, run: RunConfig, pairs: Sequence[Pair], texts: Sequence[str], times: float = 1.0
 ) -> tuple[int, int, list[str]]:
     """Train another toolkit, in a process of its own, with the settings of a run of ours, on the same subwords.
 
     That is: shape, dropout, minutes, batch size, rate, schedule, average of weights, precision and seed. model:
-    'marianmt' or a key of PROGRAMS; folder: the run, which settles what `run` leaves open; it must have begun, no more.
+    'marianmt' or a key of PROGRAMS; folder: the run, which settles what `run` leaves open; it must have begun, no more;
+    times: by what its learning rate is multiplied.
     Return its steps, target tokens, and translations of the texts. Raise UsageError without such a run or for a
     schedule that the toolkit does not have, DragomanError where training fails.
     """
@@ -171,7 +181,7 @@ def train_peer(
     assert isinstance(run.model, TransformerConfig)
     sides = zip(*(tokenizer.encode_all(texts) for texts in zip(*pairs, strict=True)), strict=True)
     sources, targets = zip(*(pair for pair in sides if max(map(len, pair)) < MAX_TOKENS), strict=True)
-    settings, threads = run.training, torch.get_num_threads()
+    settings, threads = replace(run.training, learning_rate=times * run.training.learning_rate), torch.get_num_threads()
     task = TrainingTask(run.model, len(tokenizer), int(settings.batch_tokens), threads, settings.precision)
     task = replace(task, sources=list(sources), targets=list(targets))
     ids = [sentence[: MAX_TOKENS - 1] for sentence in tokenizer.encode_all(list(texts))]

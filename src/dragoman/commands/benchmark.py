@@ -63,7 +63,7 @@ class Quality:
     $ dragoman benchmark quality --train train.tsv --dev dev.tsv --test test.tsv --minutes 30 --threads 2
     $ dragoman benchmark quality --recipe mine.toml --train train.tsv --dev dev.tsv --test test.tsv --minutes 30
     $ dragoman benchmark quality --train train.tsv --dev dev.tsv --test test.tsv --minutes 20 \\
-        --models dragoman marian eole --seeds 1 2 3
+        --models dragoman marian eole --seeds 1 2 3 --peer-rates 1 0.3
     """
 
     module: ClassVar = "quality"
@@ -90,6 +90,8 @@ class Quality:
     "models to train, one after the other; other toolkits take subwords and settings from dragoman's run in --out"
     seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT ...")] = (1,)
     "seeds of weights, batches and dropout; every model is trained once for each"
+    peer_rates: Annotated[tuple[float, ...], tyro.conf.arg(metavar="FLOAT ...")] = (1.0,)
+    "multiples of the learning rate; other toolkits are trained once with each"
 
 
 @dataclass(frozen=True)
