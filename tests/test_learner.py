@@ -21,6 +21,7 @@ from dragoman.errors import DragomanError, UsageError, is_out_of_memory
 from dragoman.model import build
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner, StepResult
+from dragoman.training.parallel import DataParallel, SingleProcess
 from dragoman.training.precision import LossScale
 
 CPU = torch.device("cpu")
@@ -104,6 +105,23 @@ def test_micro_batches_are_the_batch(ids: Ids, model: ModelConfig, count: int, d
     assert totals.norm == pytest.approx(outcome.norm, rel=1e-12)
 
 
+@pytest.mark.parametrize("model", [TINY, TINY_RECURRENT], ids=["transformer", "recurrent"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_gradients_that_are_handed_over_are_those_that_are_added_to_zeros(ids: Ids, model: ModelConfig, count: int):
+    """Several processes add to one vector. The control: a gradient that is still there is added to, too."""
+    alone, added = learner(model), learner(model)
+    added.sync = DataParallel(added.model, added.group)
+    assert isinstance(alone.sync, SingleProcess)
+    found, outcome = gradient(alone, ids, count)
+    theirs, other = gradient(added, ids, count)
+    assert torch.equal(found, theirs)
+    assert (outcome.loss, outcome.norm) == pytest.approx((other.loss, other.norm), rel=1e-6)
+    assert outcome == replace(other, loss=outcome.loss, norm=outcome.norm)
+    alone.compute_gradient(*parts_of(ids, count), (1,))
+    assert not torch.equal(gradient(alone, ids, count)[0], found)
+    assert torch.equal(gradient(alone, ids, count)[0], found)
+
+
 def test_the_mean_of_the_means_of_parts_is_something_else(ids: Ids):
     """The control for the test above."""
     one, count = learner(STILL, torch.float64), 3
@@ -179,7 +197,9 @@ def test_a_gradient_longer_than_the_limit_is_shortened_to_it_however_the_batch_i
 def test_weights_decay_and_vectors_do_not(share: str):
     one = learner(replace(TINY, share=share, output_bias=True), weight_decay=0.5)
     before = {name: parameter.detach().clone() for name, parameter in one.model.named_parameters()}
-    one.apply_gradient(StepResult(loss=0.0, tokens=1, norm=0.0), rate=0.1)  # of zero: what changes has decayed
+    for parameter in one.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    one.apply_gradient(StepResult(loss=0.0, tokens=1, norm=0.0), rate=0.1)  # what changes has decayed
     for name, parameter in one.model.named_parameters():
         expected = before[name] * (1 - 0.1 * 0.5) if parameter.dim() > 1 else before[name]
         assert gap(parameter, expected) < 1e-7, name

@@ -21,7 +21,7 @@ from dragoman.training.distributed import ProcessGroup
 from dragoman.training.loss import Objective
 from dragoman.training.memory import checkpoint_activations, free_cache
 from dragoman.training.optimizer import adam
-from dragoman.training.parallel import DataParallel, GradientSync, LocalStats
+from dragoman.training.parallel import DataParallel, GradientSync, LocalStats, SingleProcess
 from dragoman.training.precision import DTYPES, LossScale
 
 MicroBatches = Sequence[Batch | None]  # None: empty, or another process's
@@ -56,6 +56,8 @@ class Learner:
             from dragoman.training.sharding import FullyShardedParallel
 
             self.sync = FullyShardedParallel(self.objective, group)
+        elif group.size == 1 and not settings.deterministic:
+            self.sync = SingleProcess(model)
         else:
             self.sync = DataParallel(model, group, settings.deterministic)
         self.model = model
@@ -179,7 +181,7 @@ class Learner:
         All processes must call this; each gets the whole model. It is `self.model`, which further updates change, if
         there is no average and nothing is sharded; else a copy.
         """
-        if not self.average and isinstance(self.sync, DataParallel):
+        if not self.average and isinstance(self.sync, SingleProcess | DataParallel):
             return self.model
         source, target = self.model.source_embedding.num_embeddings, self.model.target_embedding.num_embeddings
         model = build(self.model.config, source, target, self.model.pad)

@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dragoman.model import Model
 from dragoman.training.distributed import ProcessGroup
@@ -59,6 +59,45 @@ class GradientSync(Protocol):
 
     def copy(self, held: Tensor, value: Tensor) -> None:
         """Copy the whole tensor `value` into what this process holds of it, in place; all processes must call this."""
+
+
+class SingleProcess:
+    """One process trains alone. The backward pass hands over the gradient of each parameter, and nothing is copied."""
+
+    lockstep = False
+
+    def __init__(self, model: Model):
+        self.parameters = list(model.parameters())
+
+    @property
+    def gradients(self) -> list[Tensor]:
+        """Return the gradients that the backward passes since `clear` have left."""
+        return [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+
+    def end_micro_batch(self) -> None:
+        """Do nothing: the next backward pass adds to the gradients."""
+
+    def reduce(self, own: LocalStats, micro_batches: int) -> GlobalStats:
+        """Return the statistics of this process, with the norm of the gradient."""
+        norm = float(nn.utils.get_total_norm(self.gradients))
+        return GlobalStats(sum(own.losses), own.tokens, norm, own.failed, own.stop)
+
+    def scale(self, factor: float) -> None:
+        """Multiply the gradient by `factor`, in place."""
+        torch._foreach_mul_(self.gradients, factor)
+
+    def clear(self) -> None:
+        """Drop the gradient."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        """Return the tensor: it is whole."""
+        return tensor
+
+    def copy(self, held: Tensor, value: Tensor) -> None:
+        """Copy `value` into `held`, in place."""
+        held.copy_(value)
 
 
 class DataParallel:
