@@ -116,5 +116,5 @@ def use_threads(wanted: int | None) -> str:
 @functools.cache  # once for this process
 def watch_cores() -> None:
     """Let threads wait as other programs allow it, unless the user has said how."""
-    if waits_as_others_want(os.environ) and STAT.exists():
+    if waits_as_others_want(os.environ) and os.access(STAT, os.R_OK):
         threading.Thread(target=WaitingThreads().keep_looking, name="waiting", daemon=True).start()

@@ -191,9 +191,10 @@ def ctranslate2_decoder(model: Transformer, compute_type: str, threads: int, fol
     compute_type: 'float32' or 'int8'. All sources of a call must have one length. Raise ImportError where CTranslate2
     is not installed.
     """
-    import ctranslate2 as library
+    from dragoman.interop.ctranslate2.conversion import avoid_overflow, convert
 
-    from dragoman.interop.ctranslate2.conversion import convert
+    avoid_overflow()
+    import ctranslate2 as library  # its threads spin, unlike those of our engine, as nothing else runs
 
     pieces = [f"w{id}" for id in range(model.output.out_features)]
     convert(model, (pieces, pieces), folder / "model", compute_type)

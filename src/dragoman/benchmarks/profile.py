@@ -82,8 +82,8 @@ def time_on_gpu(work: Callable[..., Tensor], *arguments: Tensor) -> float:
 # PyTorch's operations by purpose. An operation counts for the first part that has a word of its name.
 PARTS = {
     "optimizer": ("_fused_adam", "linalg_vector_norm", "_foreach", "aten::zero_"),
-    "attention": ("scaled_dot_product", "aten::bmm", "aten::_softmax", "aten::masked_fill"),
-    "softmax, loss": ("log_softmax", "aten::exp", "aten::gather", "aten::scatter", "aten::sum"),
+    "attention, softmax": ("scaled_dot_product", "aten::bmm", "aten::_softmax", "aten::masked_fill"),
+    "rest of the loss": ("log_softmax", "aten::exp", "aten::gather", "aten::scatter", "aten::sum"),
     "matmuls": ("aten::mm", "aten::addmm", "linear"),
     "dropout": ("aten::random_", "aten::ge", "aten::mul"),
     "norms": ("layer_norm",),

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 from dragoman.benchmarks.peers import decoder_process
 from dragoman.benchmarks.peers.task import TrainingTask
-from dragoman.benchmarks.peers.trainers import find_command, marian_flags, prepare_joeynmt
+from dragoman.benchmarks.peers.trainers import environment_of, find_command, marian_flags, prepare_joeynmt
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import EOS, PAD
 from dragoman.errors import DragomanError
@@ -127,7 +126,7 @@ def open_decoder(name: str, model: Transformer, threads: int, folder: Path) -> I
         subprocess.Popen(
             [python, "-I", decoder_process.__file__, name, str(threads), *flags],
             cwd=folder,
-            env=os.environ | {"OMP_NUM_THREADS": str(threads)},
+            env=environment_of(name, threads),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

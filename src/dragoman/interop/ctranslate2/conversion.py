@@ -25,19 +25,23 @@ POSITION_SCHEMES = ("none", "sinusoidal", "sinusoidal-halves", "learned", "rotar
 
 
 def import_ctranslate2() -> ModuleType:
-    """Import ctranslate2 now, not before, and return it. Raise DragomanError where it is not installed.
-
-    On AMD processors without VNNI, oneDNN's sums of int8 overflow, and most translations become other ones. There,
-    CTranslate2 is told to use MKL, unless the user has set CT2_USE_MKL.
-    """
-    if torch.backends.cpu.get_cpu_capability() == "AVX2":
-        os.environ.setdefault("CT2_USE_MKL", "1")
+    """Import ctranslate2 now, not before, and return it. Raise DragomanError where it is not installed."""
+    avoid_overflow()
     try:
         with few_spins(os.environ):  # it has an OpenMP of its own
             import ctranslate2
     except ImportError:
         raise DragomanError("the CTranslate2 engine needs a package: pip install 'dragoman[fast]'") from None
     return ctranslate2
+
+
+def avoid_overflow() -> None:
+    """Tell CTranslate2, before it is imported, to use MKL on processors without VNNI, unless the user has said which.
+
+    On those of AMD, oneDNN's sums of int8 overflow, and most translations become other ones.
+    """
+    if torch.backends.cpu.get_cpu_capability() == "AVX2":
+        os.environ.setdefault("CT2_USE_MKL", "1")
 
 
 def convert(
