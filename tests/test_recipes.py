@@ -33,7 +33,7 @@ def loaded(recipe: Path) -> RunConfig:
 
 
 def test_the_recipes_are_these():
-    ours = {"fine-tune", "low-resource-30k", "low-resource-short-texts", "technical-300k", "tiny"}
+    ours = {"fine-tune", "low-resource-30k", "low-resource-short-texts", "technical-300k", "technical-300k-cpu", "tiny"}
     assert {recipe.stem for recipe in RECIPES} == {*OF_THE_PAPER, *ours}
 
 
