@@ -92,18 +92,14 @@ def benchmark(
     for seed in seeds:
         for model in models:
             folder = Path(out) / f"seed-{seed}"
-            if model in runs:
-                row = f"dragoman, {runs[model][0]}"
-                run = replace(runs[model][1], out=str(folder / runs[model][0]), training=replace(training, seed=seed))
-                trained = {row: train_ours(run, sources)}
-            else:
-                trained = {
-                    f"{NAMES[model]}, same shape" + (f", {times:g} times the rate" if times != 1 else ""): train_peer(
-                        model, folder / name, ours, pairs, sources, times
-                    )
-                    for times in peer_rates
-                }
-            for row, (steps, tokens, translations) in trained.items():
+            for times in (1.0,) if model in runs else peer_rates:
+                if model in runs:
+                    row, run = f"dragoman, {runs[model][0]}", runs[model][1]
+                    run = replace(run, out=str(folder / runs[model][0]), training=replace(training, seed=seed))
+                    steps, tokens, translations = train_ours(run, sources)
+                else:
+                    row = f"{NAMES[model]}, same shape" + (f", {times:g} times the rate" if times != 1 else "")
+                    steps, tokens, translations = train_peer(model, folder / name, ours, pairs, sources, times)
                 outcomes.setdefault(row, []).append(Outcome(steps, tokens, evaluate(translations, references)))
     scores = next(iter(outcomes.values()))[0].scores
     return "\n".join(
@@ -161,15 +157,15 @@ def train_ours(run: RunConfig, texts: Sequence[str]) -> tuple[int, int, list[str
 
 
 def train_peer(
-    model: str, folder: Path, run: RunConfig, pairs: Sequence[Pair], texts: Sequence[str], times: float = 1.0
+    model: str, folder: Path, run: RunConfig, pairs: Sequence[Pair], texts: Sequence[str], times: float
 ) -> tuple[int, int, list[str]]:
     """Train another toolkit, in a process of its own, with the settings of a run of ours, on the same subwords.
 
     That is: shape, dropout, minutes, batch size, rate, schedule, average of weights, precision and seed. model:
     'marianmt' or a key of PROGRAMS; folder: the run, which settles what `run` leaves open; it must have begun, no more;
-    times: by what its learning rate is multiplied.
-    Return its steps, target tokens, and translations of the texts. Raise UsageError without such a run or for a
-    schedule that the toolkit does not have, DragomanError where training fails.
+    times: by what its learning rate is multiplied. Return its steps, target tokens, and translations of the texts.
+    Raise UsageError without such a run or for a schedule that the toolkit does not have, DragomanError where training
+    fails.
     """
     if not (folder / "config.toml").exists():
         raise UsageError(
