@@ -7,17 +7,18 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
 from conftest import write_tsv
 
-from dragoman.benchmarks import decoding
+from dragoman.benchmarks import decoding, pipeline
 from dragoman.benchmarks.decoding import MODEL, our_decoder, pass_over, prevent_eos
 from dragoman.benchmarks.peers import decoders, trainers
 from dragoman.benchmarks.peers.decoders import layer_weights
 from dragoman.benchmarks.peers.pytorch import padded_step
-from dragoman.config import FeedForwardConfig
+from dragoman.config import EngineName, FeedForwardConfig
 from dragoman.data.batches import Batch, Ids
 from dragoman.data.tokenizer import PAD
 from dragoman.errors import DragomanError
@@ -149,17 +150,22 @@ def test_the_benchmark_gives_rates_and_ratios(monkeypatch: pytest.MonkeyPatch, p
                 assert float(cells[f"ours / {short}"]) == pytest.approx(ratio, rel=0.02, abs=0.006)
 
 
-def test_the_pipeline_is_measured_against_the_bare_engine(trained: Path, tmp_path: Path, pairs):
-    pytest.importorskip("ctranslate2")
-    from dragoman.benchmarks import pipeline
-
+@pytest.mark.parametrize("engine", get_args(EngineName))
+def test_the_pipeline_is_measured_against_search_alone(engine: EngineName, trained: Path, tmp_path: Path, pairs):
+    if engine == "ctranslate2":
+        pytest.importorskip("ctranslate2")
     model = shutil.copytree(find_model(trained).resolve(), tmp_path / "toy")
     test = write_tsv(tmp_path / "test.tsv", pairs[190:])
-    columns, _, *rows = table(pipeline.benchmark(str(model), test, threads=1, rounds=1))
-    assert [row[0] for row in rows] == [f"{kind}, {name}" for kind in pipeline.COMPUTE for name in pipeline.SEARCHES]
+    columns, _, *rows = table(pipeline.benchmark(str(model), test, engine, threads=1, rounds=1))
+    searches = pipeline.SEARCHES if engine == "native" else pipeline.SEARCHES | pipeline.AS_SHORT
+    assert [row[0] for row in rows][: len(searches)] == [f"float32, {name}" for name in searches]
+    assert f"int8, {[*searches][-1]}" in [row[0] for row in rows]
+    base = pipeline.IDS if engine == "native" else pipeline.RAW
     for row in rows:
         cells = dict(zip(columns, row, strict=True))
-        for name in (pipeline.OURS, pipeline.UNGUARDED, pipeline.IDS):
-            ratio = 100 * number(cells[name]) / number(cells[pipeline.RAW])
-            assert number(cells[f"{name} / raw"]) == pytest.approx(ratio, abs=1)
-    assert number(rows[0][-1]) == 10  # greedy search knows no other way
+        assert (pipeline.RAW in cells) == ("same" in cells) == (engine == "ctranslate2")
+        for name in {pipeline.OURS, pipeline.UNGUARDED, pipeline.IDS} - {base}:
+            ratio = 100 * number(cells[name]) / number(cells[base])
+            assert number(cells[f"{name} / {base}"]) == pytest.approx(ratio, abs=1)
+    if engine == "ctranslate2":
+        assert number(rows[0][-1]) == 10  # greedy search knows no other way

@@ -86,7 +86,7 @@ FLAGS = {
     "--peer-rates",
     "benchmark decoding": "--threads --rounds --sentences --batches --device",
     "benchmark decoding-length": "--threads --rounds",
-    "benchmark pipeline": "-m --model --test --threads --rounds",
+    "benchmark pipeline": "-m --model --test --engine --threads --rounds",
     "benchmark serving": "-m --model --test --parts --threads --rounds --seconds --minutes --requests",
 }
 

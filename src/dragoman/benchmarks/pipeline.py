@@ -1,74 +1,77 @@
-"""Measure what handling text costs beside search: our translator on CTranslate2, and CTranslate2 given subwords.
+"""Measure what handling text costs beside search: our translator, its engine given ids, and CTranslate2 given subwords.
 
-Both get all sentences at once, with the same beam and the same limit on output. CTranslate2 is timed with the size of
+All get all sentences at once, with the same beam and the same limit on output. CTranslate2 is timed with the size of
 BATCHES that is fastest for it; it ranks hypotheses in its own way.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import torch
 
-from dragoman.config import ComputeType, SearchConfig
+from dragoman.config import ComputeType, EngineName, SearchConfig
 from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizer import EOS
 from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
+from dragoman.inference.products import supported_types
+from dragoman.interop.ctranslate2.conversion import import_ctranslate2
 from dragoman.interop.ctranslate2.engine import CTranslate2Engine
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
 from dragoman.translation.translator import Translator, one_line
 
+SEARCHES = {"beam 1": SearchConfig(beam=1), "beam 4": SearchConfig(beam=4)}
 # With a patience of 1 the search of our engine is as short as CTranslate2's own.
-SEARCHES = {
-    "beam 1": SearchConfig(beam=1),
-    "beam 4": SearchConfig(beam=4),
-    "beam 4, patience 1": SearchConfig(beam=4, patience=1.0),
-}
-COMPUTE: tuple[ComputeType, ...] = ("float32", "int8")
+AS_SHORT = {"beam 4, patience 1": SearchConfig(beam=4, patience=1.0)}
 BATCHES = (1024, 2048, 4096, 8192)  # source tokens
 OURS, UNGUARDED, IDS, RAW = "dragoman", "without safeguards", "ids to ids", "CTranslate2"
-COLUMNS = [OURS, UNGUARDED, IDS, RAW, *(f"{name} / raw" for name in (OURS, UNGUARDED, IDS)), "retried", "same"]
 
 
-def benchmark(model: str, test: str, threads: int, rounds: int) -> str:
+def benchmark(model: str, test: str, engine: EngineName, threads: int, rounds: int) -> str:
     """Return a table in Markdown: sentences per second, a row for each search and compute type.
 
-    model: model folder or run folder; test: a file of pairs. Sets PyTorch's threads. Raise DragomanError where the
-    model, the sentences or the engine cannot be used.
+    model: model folder or run folder; test: a file of pairs; engine: of our translator. CTranslate2 itself takes part
+    if it is the engine. Sets PyTorch's threads. Raise DragomanError where the model, the sentences or the engine cannot
+    be used.
     """
     torch.set_num_threads(threads)
     corpus = read_corpus([test])
     texts = [source for source, _ in corpus.pairs]
+    types, searches = supported_types(), SEARCHES
+    if engine == "ctranslate2":
+        supported = import_ctranslate2().get_supported_compute_types("cpu")
+        types, searches = [name for name in get_args(ComputeType) if name in supported], SEARCHES | AS_SHORT
     rows = []
-    for compute_type in COMPUTE:
-        translator = Translator.load(
-            model, device="cpu", engine="ctranslate2", compute_type=compute_type, threads=threads
-        )
-        for name, search in SEARCHES.items():
-            rows.append([f"{compute_type}, {name}", *measure_row(translator, search, texts, corpus.tags, rounds)])
+    for compute_type in types:
+        translator = Translator.load(model, device="cpu", engine=engine, compute_type=compute_type, threads=threads)
+        for name, search in searches.items():
+            measured = measure(translator, search, texts, corpus.tags, rounds)
+            rows.append({"": f"{compute_type}, {name}"} | measured)
     return "\n".join(
         [
-            f"{len(texts):,} sentences of {Path(test).name}, the CTranslate2 engine in `dragoman translate`; sentences "
+            f"{len(texts):,} sentences of {Path(test).name}, the {engine} engine in `dragoman translate`; sentences "
             f"per second, median and spread of {rounds} interleaved rounds.",
             describe_machine() + ".",
             "",
-            markdown_table(["", *COLUMNS], rows),
+            markdown_table([*rows[0]], [[*row.values()] for row in rows]),
             "",
-            "- Without safeguards: no placeholders, no detection of faults. Retried: sentences decoded a second time.",
-            "- Same: translations without safeguards that are the same as CTranslate2's. Raw: CTranslate2 itself.",
+            "- Without safeguards: no placeholders, no detection of faults. Ids to ids: the engine alone.",
+            "- Retried: sentences decoded a second time."
+            + " Same: translations without safeguards that are the same as CTranslate2's own."
+            * (engine == "ctranslate2"),
         ]
     )
 
 
-def measure_row(
+def measure(
     translator: Translator, search: SearchConfig, texts: Sequence[str], tags: Sequence[str], rounds: int
-) -> list[str]:
-    """Measure a translator with one search; return the cells of its row, in the order of COLUMNS.
+) -> dict[str, str]:
+    """Measure a translator with one search; return the cells of its row, by column.
 
-    The engine must be CTranslate2's. texts, tags: the sources and the tag of each.
+    texts, tags: the sources and the tag of each. All are compared with the engine given ids, or, if that is
+    CTranslate2's, with CTranslate2 itself, which is then measured too.
     """
-    engine = translator.engine
-    assert isinstance(engine, CTranslate2Engine)
     careful, careless = (
         translator.replace(search=search, safeguards=safeguards) for safeguards in (Safeguards(), NO_SAFEGUARDS)
     )
@@ -76,21 +79,27 @@ def measure_row(
         (careful.tokenizers.source.tag_ids(tag) + of_text)[: careful.max_source_tokens]
         for of_text, tag in zip(careful.tokenizers.source.encode_all(texts), tags, strict=True)
     ]
-    subwords = [engine.spell([*of_text, EOS]) for of_text in ids]
-    bare = find_fastest([partial(search_subwords, engine, subwords, search, size) for size in BATCHES])
     ways: dict[str, Callable[[], Sequence]] = {
         OURS: lambda: careful.translate(texts, tags),
         UNGUARDED: lambda: careless.translate(texts, tags),
         IDS: partial(careless.search_ids, ids),
-        RAW: bare,
     }
+    engine = translator.engine
+    if isinstance(engine, CTranslate2Engine):
+        subwords = [engine.spell([*of_text, EOS]) for of_text in ids]
+        ways[RAW] = find_fastest([partial(search_subwords, engine, subwords, search, size) for size in BATCHES])
     contenders = {name: Contender(name, count_results(way)) for name, way in ways.items()}
     time_in_turn(list(contenders.values()), rounds)
-    ratios = [100 * contenders[name].median / contenders[RAW].median for name in (OURS, UNGUARDED, IDS)]
-    twice = sum(translation.retried for translation in careful.translate(texts, tags))
-    theirs = [one_line(careless.tokenizers.target.decode([engine.ids[word] for word in words])) for words in bare()]
-    same = sum(one.text == other for one, other in zip(careless.translate(texts, tags), theirs, strict=True))
-    return [*map(str, contenders.values()), *(f"{ratio:.0f} %" for ratio in ratios), f"{twice:,}", f"{same:,}"]
+    *others, (base, fastest) = contenders.items()
+    cells = {name: str(contender) for name, contender in contenders.items()}
+    cells |= {f"{name} / {base}": f"{100 * one.median / fastest.median:.0f} %" for name, one in others}
+    cells["retried"] = f"{sum(translation.retried for translation in careful.translate(texts, tags)):,}"
+    if isinstance(engine, CTranslate2Engine):
+        found = [[engine.ids[word] for word in words] for words in ways[RAW]()]
+        theirs = [one_line(careless.tokenizers.target.decode(tokens)) for tokens in found]
+        same = sum(one.text == other for one, other in zip(careless.translate(texts, tags), theirs, strict=True))
+        cells["same"] = f"{same:,}"
+    return cells
 
 
 def search_subwords(

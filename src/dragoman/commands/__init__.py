@@ -18,7 +18,7 @@ import tyro
 
 from dragoman import formats
 from dragoman.commands.help import HelpText, refuse_unknown_flag, refuse_values, tidy
-from dragoman.config import SearchConfig
+from dragoman.config import EngineName, SearchConfig
 from dragoman.errors import UsageError, listed
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class SynthesisOptions:
     "translate one shard only: 2/4 is the second of four"
     ray: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "translate on the Ray cluster of RAY_ADDRESS, or on the cores of this machine"
-    engine: Literal["native", "ctranslate2"] = "native"
+    engine: EngineName = "native"
     "what translates: our own search, or CTranslate2, which is faster on CPUs"
     compute_type: Literal["float32", "bfloat16", "int8"] = "float32"
     "data type of matmuls on a CPU; int8 is mostly the fastest, but with AMX bfloat16 for the native engine"

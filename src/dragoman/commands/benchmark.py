@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 import tyro
 
 from dragoman.commands import Model, parse
-from dragoman.config import Device, PresetName
+from dragoman.config import Device, EngineName, PresetName
 from dragoman.errors import UsageError
 from dragoman.threads import granted_cores
 
@@ -131,9 +131,10 @@ class DecodingLength:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Measure the CTranslate2 engine from text to text in sentences per second, compared with CTranslate2 itself.
+    """Measure translation from text to text in sentences per second, compared with search alone.
 
     $ dragoman benchmark pipeline -m runs/en-de --test test.tsv --threads 2
+    $ dragoman benchmark pipeline -m runs/en-de --test test.tsv --engine ctranslate2
     """
 
     module: ClassVar = "pipeline"
@@ -141,10 +142,12 @@ class Pipeline:
     "model folder, run folder or hub:USER/NAME"
     test: Annotated[str, tyro.conf.arg(metavar="TSV")]
     "sentence pairs whose sources are translated"
+    engine: EngineName = "native"
+    "what searches; beside ctranslate2, CTranslate2 itself is measured"
     threads: int = 1
     "CPU threads"
     rounds: int = 5
-    "number of rounds for each toolkit"
+    "number of rounds for each contender"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dragoman.config.model import (
     SharedMatrices,
     TransformerConfig,
 )
-from dragoman.config.search import ComputeType, SearchConfig
+from dragoman.config.search import ComputeType, EngineName, SearchConfig
 from dragoman.config.toml import as_dict, model_config, read_toml, to_toml, update
 from dragoman.config.training import Device, PresetName, RunConfig, TrainingConfig
 
@@ -18,6 +18,7 @@ __all__ = [
     "AttentionConfig",
     "ComputeType",
     "Device",
+    "EngineName",
     "FeedForwardConfig",
     "ModelConfig",
     "PresetName",

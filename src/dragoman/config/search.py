@@ -7,6 +7,7 @@ from dragoman.config.fields import MAX_BEAMS, MAX_SIZE, above, at_least, at_most
 from dragoman.errors import UsageError
 
 Split = Literal["sentences", "long", "none"]
+EngineName = Literal["native", "ctranslate2"]
 ComputeType = Literal["auto", "float32", "bfloat16", "int8"]  # what an engine multiplies in
 MAX_PENALTY = 10.0  # the paper has 0.6
 

@@ -135,12 +135,12 @@ GPU_PRODUCTS: dict[str, Callable[..., nn.Module]] = {
 }
 
 
-def supported_types(device: torch.device = torch.device("cpu")) -> list[str]:
+def supported_types(device: torch.device = torch.device("cpu")) -> list[ComputeType]:
     """Return the types that a device has instructions for, the fastest last."""
     if device.type == "cuda":
-        return ["float32", *["bfloat16"] * torch.cuda.is_bf16_supported(including_emulation=False)]
+        return ["float32", "bfloat16"] if torch.cuda.is_bf16_supported(including_emulation=False) else ["float32"]
     has = instructions()
-    types = ["float32"]
+    types: list[ComputeType] = ["float32"]
     if has.get("avx512_bf16") or has.get("amx_bf16"):
         types.append("bfloat16")
     if has.get("avx512_vnni") or has.get("amx_int8"):  # without them, sums of int8 overflow

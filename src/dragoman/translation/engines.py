@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 
-from dragoman.config import ComputeType, Device, SearchConfig
+from dragoman.config import ComputeType, Device, EngineName, SearchConfig
 from dragoman.config.fields import check_argument
 from dragoman.data.tokenizers import SideTokenizer, Tokenizers
 from dragoman.decoding.engine import Engine
@@ -18,8 +18,6 @@ from dragoman.model_folder import read_model
 from dragoman.threads import granted_cores
 from dragoman.translation.terms import token_boundaries
 from dragoman.waiting import use_threads
-
-EngineName = Literal["native", "ctranslate2"]
 
 
 def read_models(

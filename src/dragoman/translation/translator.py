@@ -16,7 +16,7 @@ import torch
 
 from dragoman.alignment.heads import AlignmentHead, default_head
 from dragoman.alternatives import find_words, likely_starts, next_word_start
-from dragoman.config import ComputeType, Device, SearchConfig
+from dragoman.config import ComputeType, Device, EngineName, SearchConfig
 from dragoman.config.fields import Count, changed_fields, check_argument
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizers import SideTokenizer, Tokenizers
@@ -33,7 +33,7 @@ from dragoman.text.tags import DefaultTags, LanguageTags
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.arguments import refuse_unknown
 from dragoman.translation.coverage import rerank_by_coverage
-from dragoman.translation.engines import EngineName, open_engine, read_models, torch_engine
+from dragoman.translation.engines import open_engine, read_models, torch_engine
 from dragoman.translation.placement import TermPlacer, far_less_probable
 from dragoman.translation.retry import Retry, careful_search, copy_segment, prepare_retries, restore_placeholders
 from dragoman.translation.safeguards import (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from dragoman.commands import FlagSearchConfig, Model, Search, check_seed, no_tag_warning, parse, set_threads
-from dragoman.config import ComputeType, Device
+from dragoman.config import ComputeType, Device, EngineName
 from dragoman.data.spec import NOT_TEXT, refuse_unreadable, suffix_of
 from dragoman.errors import UsageError, plural
 
@@ -81,7 +81,7 @@ class Options:
     "also keep numbers with units and times of day unchanged"
     detect_faults: bool = True
     "if a translation is empty, a copy, a loop, or far too long or short, retry with a wider beam and no repetitions"
-    engine: Literal["native", "ctranslate2"] = "native"
+    engine: EngineName = "native"
     "what translates; ctranslate2, the fastest on CPUs, converts the model once and checks the copy on a sample"
     compute_type: ComputeType = "float32"
     "data type of matmuls on a CPU; auto: the fastest that this processor has"
