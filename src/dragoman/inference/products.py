@@ -21,6 +21,7 @@ from dragoman.model.transformer import FeedForward
 
 PACKED_ROWS = 32  # oneDNN's layout is chosen for so many rows; it serves any number
 FEWEST_QUERIES, FEWEST_KEYS = 4, 16  # for `steady_attention`
+FEWEST_PACKED, FEWEST_PACKED_AMX = 2**20, 3 * 2**16  # numbers of a matrix in int8
 SCORES = 2**22  # at a time, in memory
 
 
@@ -79,6 +80,45 @@ class GPUBFloat16Linear(nn.Module):
         return F.linear(x.bfloat16(), self.weight, self.bias).float()
 
 
+class PlainInt8:
+    """A matrix of whole numbers of 8 bits (outputs, inputs), as it is. Few rows and outputs take the least time."""
+
+    def __init__(self, matrix: Tensor):
+        self.transposed = matrix.T
+
+    def multiply(self, x: Tensor, scale: Tensor) -> Tensor:
+        """Return x (rows, inputs) times the matrix, times the scale (outputs,) of each output, in float32."""
+        products = torch._int_mm(x, self.transposed)
+        return products.float().mul_(scale)  # in place: new memory costs more than the arithmetic
+
+
+class PackedInt8:
+    """The same in oneDNN's own order, which multiplies and scales in one pass, to the same bits."""
+
+    def __init__(self, matrix: Tensor):
+        self.packed = torch.ops.onednn.qlinear_prepack(matrix, [PACKED_ROWS, matrix.size(1)])
+        self.zeros = torch.zeros(len(matrix), dtype=torch.int32)
+
+    def multiply(self, x: Tensor, scale: Tensor) -> Tensor:
+        """Return x (rows, inputs) times the matrix, times the scale (outputs,) of each output, in float32.
+
+        Of signed numbers, oneDNN multiplies single rows a hundred times as slowly, so they are shifted by 128.
+        """
+        shifted = x.view(torch.uint8).add_(128)  # int8 is two's complement
+        return torch.ops.onednn.qlinear_pointwise(
+            shifted, 1.0, 128, self.packed, scale, self.zeros, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+
+
+def prefers_packed_int8(size: int) -> bool:
+    """Return whether a matrix of so many numbers is multiplied faster in oneDNN's order.
+
+    With AMX, oneDNN reorders a plain matrix at each product (docs/notes/speed.md).
+    """
+    has_op = hasattr(torch.ops.onednn, "qlinear_pointwise") and hasattr(torch.ops.onednn, "qlinear_prepack")
+    return has_op and size >= (FEWEST_PACKED_AMX if instructions().get("amx_int8") else FEWEST_PACKED)
+
+
 class Int8Linear(nn.Module):
     """An nn.Linear that multiplies in int8; what goes in and comes out is float32. For inference alone.
 
@@ -90,7 +130,8 @@ class Int8Linear(nn.Module):
         super().__init__()
         weight = linear.weight.detach()
         self.scale = (weight.abs().amax(1) / 127).clamp(min=torch.finfo(weight.dtype).tiny)
-        self.quantised = (weight / self.scale[:, None]).round().to(torch.int8).T
+        quantised = (weight / self.scale[:, None]).round().to(torch.int8)
+        self.matrix = PackedInt8(quantised) if prefers_packed_int8(quantised.numel()) else PlainInt8(quantised)
         self.bias = linear.bias
 
     def forward(self, x: Tensor) -> Tensor:
@@ -98,8 +139,7 @@ class Int8Linear(nn.Module):
         rows = x.flatten(0, -2)
         scale = rows.abs().amax(-1, keepdim=True) / 127
         # A row of zeros becomes 0/0, which is some whole number, and zeros again when it is scaled.
-        products = torch._int_mm((rows / scale).round_().to(torch.int8), self.quantised)
-        y = products.float().mul_(self.scale)  # in place: new memory costs more than the arithmetic
+        y = self.matrix.multiply((rows / scale).round_().to(torch.int8), self.scale)
         y = y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale, out=y)
         return y.view(*x.shape[:-1], -1)
 
