@@ -20,13 +20,14 @@ import pytest
 from conftest import Ran
 from serving import CONFIG, Answer, Gate, Running, running, until
 
-from dragoman.config import read_toml, update
+from dragoman.config import ComputeType, SearchConfig, read_toml, update
 from dragoman.config.languages import parse_pair
 from dragoman.config.serve import ServeConfig
 from dragoman.data.corpus import Pair
 from dragoman.decoding.rows import Late
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
+from dragoman.inference.products import supported_types
 from dragoman.server import app as server_app
 from dragoman.server import protocol, run
 from dragoman.server.keys import MAX_CALLERS, Key, Rates, add_key, caller_of, digest, find_key, read_keys
@@ -36,6 +37,7 @@ from dragoman.server.reading import MAX_BODY, MAX_DEPTH
 from dragoman.server.table import ROUTES
 from dragoman.text.languages import read_languages
 from dragoman.training.average import average
+from dragoman.translation.translator import Translator
 
 SECRET = "correct horse battery staple"
 KEYS = [Key("weblate", digest("another")), Key("tests", digest(SECRET))]
@@ -62,7 +64,6 @@ def locked(models: Models) -> Iterator[Running]:
         (["-m", "en-ko={run}", "--host", "0.0.0.0"], "--api-keys FILE, or --open"),
         (["-m", "en-ko={run}", "--api-keys", "none.json"], "none.json: no such file"),
         (["-m", "en-ko={run}", "--beam", "9"], "above max_beam 8"),
-        (["-m", "en-ko={run}", "--compute-type", "int8"], "needs the engine ctranslate2"),
         (["-m", "en-ko={run}", "--host-name", "https://example.org"], "give the name alone"),
         (["-m", "en-ko={run}", "--allow-origin", "example.org"], "an origin is like https://example.org"),
         (["-m", "en-ko={run}", "--allow-origin", "https://example.org/"], "without a path"),
@@ -402,6 +403,24 @@ def test_each_answer_is_its_own(server: Running, models: Models, pairs: Sequence
         answers = list(threads.map(lambda text: server.translate(text).json["translatedText"], crowd))
     assert answers == [expected[text] for text in crowd]
     assert server.translate(texts).json["translatedText"] == list(expected.values())
+
+
+@pytest.mark.parametrize("name", [*supported_types(), "auto"])
+def test_the_native_engine_serves_in_each_type_what_it_translates_alone(
+    trained: Path, pairs: Sequence[Pair], name: ComputeType
+):
+    texts = [f"{source} {{n{number}}}" for number, (source, _) in enumerate(pairs[:40])]
+    translator = Translator.load(trained, SearchConfig(beam=CONFIG.beam), compute_type=name, threads=1)
+    alone = {text: translator.translate(text).text for text in texts}
+    assert len(set(alone.values())) == len(texts)  # else answers could change places unseen
+    config = replace(CONFIG, compute_type=name)
+    models = open_models(config, parse_models([f"en-ko={trained}"], None))
+    assert f"{translator.engine!r}, beam 4" in run.describe(config, models, "http://localhost:5000")
+    with running(models, config) as server, ThreadPoolExecutor(16) as threads:
+        crowd = list(threads.map(lambda text: server.translate(text).json["translatedText"], texts * 2))
+    models.close(5)
+    assert crowd == [alone[text] for text in texts * 2]
+    assert name != "int8" or "in int8" in repr(translator.engine)
 
 
 @pytest.mark.parametrize("patience", [1.0, None])

@@ -5,7 +5,7 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from dragoman.config.fields import (
     MAX_BEAMS,
@@ -19,6 +19,7 @@ from dragoman.config.fields import (
     check_fields,
     short_repr,
 )
+from dragoman.config.search import ComputeType, EngineName
 from dragoman.config.training import Device
 from dragoman.errors import UsageError
 
@@ -43,10 +44,10 @@ class ServeConfig:
     "address to listen on; 0.0.0.0 lets other machines in, and needs --api-keys or --open"
     port: Annotated[int, at_least(0), at_most(MAX_PORT)] = 5000
     "port to listen on; 0: any free one"
-    engine: Literal["native", "ctranslate2"] = "native"
-    "what translates; ctranslate2 is the fastest on CPUs, but finishes even a batch that nobody is waiting for"
-    compute_type: Literal["float32", "int8"] = "float32"
-    "data type that ctranslate2 computes in"
+    engine: EngineName = "native"
+    "what translates; ctranslate2 is usually the fastest on CPUs, but finishes even a batch that nobody is waiting for"
+    compute_type: ComputeType = "float32"
+    "data type of matmuls on a CPU; auto: the fastest that this processor has"
     device: Device = "auto"
     "where the native engine computes"
     threads: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
@@ -115,8 +116,6 @@ class ServeConfig:
                 raise UsageError(f"proxy '{address}': give an IP address, or a network such as 10.0.0.0/8")
         if self.beam > self.max_beam:
             raise UsageError(f"beam {self.beam} is above max_beam {self.max_beam}")
-        if self.engine == "native" and self.compute_type != "float32":
-            raise UsageError(f"compute_type {self.compute_type} needs the engine ctranslate2")
         if self.engine == "native" and self.replicas is not None:
             raise UsageError("replicas needs the engine ctranslate2: the native one has a batch for all requests")
 

@@ -121,14 +121,13 @@ def describe(config: ServeConfig, models: Models, address: str) -> str:
         f"{name_pairs(own)}: {folder}, {own[0].rate:.1f} sentences/s one after the other"
         for folder, own in by_folder.items()
     ]
-    name = config.engine if config.engine == "native" else f"{config.engine} {config.compute_type}"
-    pair = next(iter(models.by_pair))
+    pair, engine = next((pair, served.translator.engine) for pair, served in models.by_pair.items())
     fields = f"-d q='A sentence.' -d source={pair.source} -d target={pair.target}"
     key = " -d api_key=KEY" if config.api_keys else ""
     return "\n".join(
         [
             *lines,
-            f"engine {name}, beam {config.beam}; ready: open {address} in a browser, or ask from a program:",
+            f"{engine!r}, beam {config.beam}; ready: open {address} in a browser, or ask from a program:",
             f"  curl {address}/translate {fields}{key}",
             f"  curl {address}/languages",
             f"  curl {address}/health/ready",
