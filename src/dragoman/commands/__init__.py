@@ -143,7 +143,7 @@ class SynthesisOptions:
     ray: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "translate on the Ray cluster of RAY_ADDRESS, or on the cores of this machine"
     engine: EngineName = "native"
-    "what translates: our own search, or CTranslate2, which is faster on CPUs"
+    "what translates: our own search, or CTranslate2, usually the fastest on CPUs"
     compute_type: Literal["float32", "bfloat16", "int8"] = "float32"
     "data type of matmuls on a CPU; int8 is mostly the fastest, but with AMX bfloat16 for the native engine"
 

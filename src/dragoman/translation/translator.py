@@ -124,7 +124,7 @@ class Translator:
 
         search, safeguards: how to search, and what to check in every translation. ensemble: further models, whose
         probabilities are averaged with those of the first. device: where the native engine computes. engine: 'native',
-        or 'ctranslate2', the fastest on CPUs. compute_type: what the engine multiplies in on a CPU, 'float32',
+        or 'ctranslate2', usually the fastest on CPUs. compute_type: what the engine multiplies in on a CPU, 'float32',
         'bfloat16' or 'int8'; 'auto' for the fastest that the processor has. threads: on the CPU; None: as many as
         PyTorch uses. PyTorch has one number for the whole process, which the native engine sets. replicas: how many
         threads of the caller may search with CTranslate2 at the same time; the native engine takes any number.

@@ -82,7 +82,7 @@ class Options:
     detect_faults: bool = True
     "if a translation is empty, a copy, a loop, or far too long or short, retry with a wider beam and no repetitions"
     engine: EngineName = "native"
-    "what translates; ctranslate2, the fastest on CPUs, converts the model once and checks the copy on a sample"
+    "what translates; ctranslate2, usually the fastest on CPUs, converts the model once and checks the copy on a sample"
     compute_type: ComputeType = "float32"
     "data type of matmuls on a CPU; auto: the fastest that this processor has"
     device: Device = "auto"
