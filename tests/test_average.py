@@ -239,7 +239,7 @@ def test_fewer_checkpoints_than_asked_for_are_reported_and_the_card_names_them(
     ("arguments", "code", "words"),
     [
         ("", 2, "give a run folder"),
-        ("run --last 0", 2, "last must be at least 1"),
+        ("run --last 0", 2, "--last must be at least 1"),
         ("nowhere", 1, "nowhere: no such model folder"),
         ("empty", 1, "empty: no checkpoints yet"),
     ],

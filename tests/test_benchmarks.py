@@ -393,7 +393,7 @@ def test_all_train_in_processes_of_their_own_and_peers_without_our_settings(
     monkeypatch.setenv("OMP_DISPLAY_ENV", "VERBOSE")
     monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
     monkeypatch.setenv("LRU_CACHE_CAPACITY", "16")
-    text = training.benchmark(1, 2, 0.2, ["tiny"], None, ["marian", "torch"])
+    text = training.benchmark(1, 2, 0.2, ["tiny"], None, ["marian", "torch"], "auto")
 
     logs = {name: "\n".join(lines) for (name, _), lines in printed.items()}
     assert re.findall(r"GOMP_SPINCOUNT = '(\d+)'", logs[OURS] + logs["torch"]) == [str(SPINS), "300000"]
@@ -480,6 +480,7 @@ def test_quality_compares_three_models(tmp_path: Path, pairs, monkeypatch: pytes
     assert [row[0] for row in table("runs")] == ["dragoman, mine", "dragoman, lstm", "HF MarianMT, same shape"]
     runs = [read_toml(tmp_path / "runs/seed-1" / name / "config.toml") for name in ("mine", "lstm")]
     assert [run["preset"] for run in runs] == ["tiny", "lstm"]
+    assert all(run["training"]["device"] == "cpu" for run in runs)  # where other toolkits train
     assert all(run["vocabulary"] == 400 and run["model"]["dropout"] == 0 for run in runs)
     with pytest.raises(DragomanError, match=r"nothing\.tsv"):
         table("other", dev=str(tmp_path / "nothing.tsv"))

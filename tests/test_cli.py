@@ -180,7 +180,12 @@ BAD = [
     ("info", 2, "give a model folder or a preset"),
     ("info {brief} --preset base", 2, "give a model folder or a preset"),
     ("info missing", 1, "missing: no such model folder"),
-    ("info --preset base --vocabulary 0", 2, "vocabulary must be from 1 to"),
+    ("info --preset base --vocabulary 0", 2, "--vocabulary must be from 1 to"),
+    ("benchmark decoding --batches 1 0", 2, "--batches must be above 0"),
+    ("benchmark decoding --sentences -3", 2, "--sentences must be above 0"),
+    ("benchmark training --seconds nan", 2, "--seconds must be above 0"),
+    ("benchmark training --shapes", 2, "--shapes needs a value"),
+    ("benchmark quality --train {train} --dev {dev} --test {dev} --minutes 1 --seeds", 2, "--seeds needs a value"),
     ("info {brief} --vocabulary 400", 2, "--vocabulary is for --preset"),
     (
         "inspect -m {brief} text --out picture.jpg",
@@ -451,7 +456,7 @@ def test_texts_on_the_command_line_are_one_line_each_and_need_no_input(
     dragoman, trained: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("sys.stdin", None)
-    ran = dragoman("translate", "-m", trained, "The dog sees 2 cats.", "", "The dog\nsees", "\n", "The bear.")
+    ran = dragoman("translate", "-m", trained, "The dog sees 2 cats.", "", "The dog\nsees", "\n", "\nThe bear.\n")
     assert (ran.code, ran.out.count("\n"), ran.out.split("\n")[1]) == (0, 5, "")
     ran = dragoman("translate", "-m", trained)
     assert ran.code == 2

@@ -1,6 +1,7 @@
 """The numbers of the formats: what has an old one is read, what has a newer one is refused and left alone."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from dragoman.decoding.forced import score
 from dragoman.errors import DragomanError
 from dragoman.formats import NewerFormatError
 from dragoman.model_folder import read_model
-from dragoman.training.resume import previous_config
+from dragoman.training.resume import previous_config, read_run_config
+from dragoman.training.setup import untrained_model
 from dragoman.translation.translator import Translator
 
 Corpus = tuple[str, str]
@@ -125,6 +127,15 @@ def test_a_model_of_an_earlier_version_translates_as_it_did(example: Path):
     # The control: the model has learned something, and tells the pairs apart.
     assert sum(row["translation"] == row["target"] for row in recorded) > len(recorded) / 2
     assert len({round(row["log_p"], 3) for row in recorded}) == len(recorded)
+
+
+def test_the_settings_of_a_run_of_an_earlier_version_are_read_by_all_who_need_them(dragoman, example: Path):
+    os.chdir(example)  # `dragoman` has left it
+    settings = read_run_config(Path("run"))
+    assert settings.training.concatenate == {"0.1.0": 0.1}.get(example.name, settings.training.concatenate)
+    assert settings == previous_config(Path("run"))
+    assert untrained_model(Path("run"), read_model(Path("run"))[1]) is not None
+    assert dragoman("inspect", "-m", "run", "The dog sees 2 cats.", "--html", "page.html").code == 0
 
 
 def test_a_run_of_an_earlier_version_is_resumed_to_its_end(example: Path):

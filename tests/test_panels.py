@@ -172,6 +172,10 @@ def test_a_model_before_training_depends_on_the_seed_of_a_run_alone(trained: Pat
     assert model
     assert of_checkpoint
     assert torch.equal(model.source_embedding.weight, of_checkpoint.source_embedding.weight)
+    # A model folder that is not a checkpoint has no run, whatever lies above it.
+    elsewhere = shutil.copytree(find_model(run).resolve(), tmp_path / "models" / "mine")
+    shutil.copy(settings, tmp_path / "config.toml")
+    assert untrained_model(elsewhere, tokenizers) is None
     settings.write_text(text.replace("seed = 1", "seed = 2"))
     other = untrained_model(run, tokenizers)
     assert other

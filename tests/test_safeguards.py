@@ -23,6 +23,7 @@ from dragoman.text import placeholders
 from dragoman.text.faults import find_faults
 from dragoman.text.glossary import Entry, Glossary, check_terms
 from dragoman.translation import placement
+from dragoman.translation.retry import careful_search
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
 from dragoman.translation.terms import OPENING_MARKS, forbidden_sequences
 from dragoman.translation.translator import Translator
@@ -220,6 +221,26 @@ def translator(trained: Path) -> Translator:
     return Translator.load(trained, SearchConfig(beam=2))
 
 
+@pytest.mark.parametrize(
+    "search",
+    [
+        SearchConfig(beam=4, beam_groups=2, diversity_penalty=0.7, n_best=4),
+        SearchConfig(beam=1, temperature=0.5, top_k=5, top_p=0.9, n_best=8),
+        SearchConfig(beam=6, coverage_penalty=0.2, patience=2.0, no_repeat_ngram=2, min_length=3, n_best=6),
+    ],
+)
+def test_whatever_the_first_search_is_the_second_one_is_a_plain_beam_search(
+    trained: Path, search: SearchConfig, pairs: list[Pair]
+):
+    second = careful_search(search)
+    assert (second.beam_groups, second.temperature, second.n_best) == (1, None, min(search.n_best, second.beam))
+    assert second.beam >= max(search.beam, 4)
+    assert second.no_repeat_ngram == (search.no_repeat_ngram or 3)
+    translator = Translator.load(trained, search)
+    texts = [f"{source} {{n}} %s" for source, _ in pairs[:10]]
+    assert any(translation.retried for translation in translator.translate(texts))
+
+
 def test_without_safeguards_placeholders_are_lost(dictated):
     """The control for the tests of the second search."""
     for speech in ("nothing", "something made up"):
@@ -302,6 +323,15 @@ def test_a_glossary_and_forbidden_words_do_not_contradict_each_other():
         Safeguards(glossary=glossary, forbidden=words).find_terms("a king") for words in ((), ("REYES", "rey"))
     )
     assert (free[0].targets, bound[0].targets) == (("rey", "monarca", "Rey", "Monarca"), ("monarca", "Monarca"))
+
+
+def test_a_glossary_needs_a_search_that_can_force_terms(translator: Translator):
+    terms = Safeguards(glossary=Glossary([Entry("dog", ("개",), "any")]))
+    for search in (SearchConfig(temperature=1.0), SearchConfig(beam=4, beam_groups=2)):
+        with pytest.raises(UsageError, match="a glossary needs a plain beam search"):
+            translator.replace(search=search, safeguards=terms)
+        translator.replace(search=search)  # the control
+    translator.replace(safeguards=terms)
 
 
 def test_terms_of_a_glossary_stand_in_the_output(translator: Translator, pairs: list[Pair]):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -338,6 +339,15 @@ def test_a_folder_may_have_default_tags_and_an_origin(dragoman, languages: Path,
     file = write_tsv(tmp_path / "some.tsv", [(source, source) for source, _ in pairs[:40]])
     assert dragoman("score", "-m", folder, file).out == dragoman("score", "-m", languages, file, "target-tag=ko").out
     assert dragoman("score", "-m", folder, file).out != dragoman("score", "-m", languages, file).out  # the control
+    drawn = {}
+    for name, words in {
+        "default": [folder, "--sample", file],
+        "chosen": [languages, "--sample", file, "target-tag=ko"],
+        "none": [languages, "--sample", file],
+    }.items():
+        assert dragoman("inspect", "-m", *words, "--view", "heads", "--out", f"{name}.svg").code == 0
+        drawn[name] = re.findall(r"<!-- ([\d.]+) -->", (tmp_path / f"{name}.svg").read_text(encoding="utf-8"))
+    assert drawn["default"] == drawn["chosen"] != drawn["none"]  # the last one is the control
     shown = dragoman("info", folder).out
     assert "source -, target ko" in shown
     assert "hub:someone/some-model; licence: cc-by-4.0" in shown

@@ -199,7 +199,7 @@ def test_every_command_that_computes_is_told_how_many(
 
 def test_a_benchmark_has_no_more_threads_than_cores(dragoman: Callable[..., Any]):
     ran = dragoman("benchmark", "decoding", "--threads", granted_cores() + 1)
-    assert (ran.code, f"threads must be at most {granted_cores()}:" in ran.err) == (2, True)
+    assert (ran.code, f"--threads must be at most {granted_cores()}:" in ran.err) == (2, True)
 
 
 def test_the_threads_of_a_command_are_those_of_its_flag(

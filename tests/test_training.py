@@ -424,6 +424,14 @@ def test_each_validation_is_in_the_metrics_and_leaves_its_samples(whole: Whole):
     assert ["before" in text for text in texts] == [False, True]
 
 
+def test_more_samples_of_a_resumed_run_are_all_shown(corpus: Corpus, tmp_path: Path):
+    config = run_config(corpus, tmp_path / "run", max_steps=2, validate_every=2, samples=1)
+    run_training(config)
+    run_training(with_training(config, max_steps=4, samples=3))
+    first, second = (path.read_text(encoding="utf-8") for path in sorted((tmp_path / "run" / "samples").iterdir()))
+    assert (first.count("  source "), second.count("  source "), second.count("  before ")) == (1, 3, 1)
+
+
 def test_the_bleu_of_a_validation_is_that_of_its_translations(corpus: Corpus, trained: Path, pairs: list[Pair]):
     translator = Translator.load(trained / "last", SearchConfig(beam=1))
     sources, references = zip(*pairs[190:], strict=True)

@@ -54,7 +54,16 @@ def test_there_is_a_record_for_each_line_whatever_it_is(lines: list[bytes], form
 
 @pytest.mark.parametrize(
     ("source", "row"),
-    [("  A dog. ", "  x "), ("\tA dog.", "\tx"), ("A dog.", "x"), ("\u3000A dog.", "\u3000x"), ("", "x"), ("  ", "x")],
+    [
+        ("  A dog. ", "  x "),
+        ("\tA dog.", "\tx"),
+        ("A dog.", "x"),
+        ("\u3000A dog.", "\u3000x"),
+        ("", "x"),
+        ("  ", "x"),
+        ("A dog.\n", "x "),  # a line break makes no second row
+        ("\r\n A dog.\n\n", "  x  "),
+    ],
 )
 def test_a_line_of_text_keeps_the_white_space_around_it(source: str, row: str):
     assert output(Line(1, source), Translation("x", 0.0), "text") == row

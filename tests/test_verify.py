@@ -15,6 +15,7 @@ from dragoman.files import MANIFEST, fingerprint
 from dragoman.model_folder import read_model, verify_files
 from dragoman.text.extent import SourceExtent
 from dragoman.text.scripts import read_scripts
+from dragoman.training import integrity
 from dragoman.training.checkpoint import load_checkpoint
 
 
@@ -103,7 +104,7 @@ def test_what_is_of_a_newer_format_is_not_called_damaged(dragoman, run: Path, mo
     assert found(ran)["newer"] == [f"run/checkpoints/{model.name}"]
 
 
-def test_synthetic_pairs_are_compared_with_their_record(dragoman, tmp_path: Path):
+def test_synthetic_pairs_are_compared_with_their_record(dragoman, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file = Path(write_tsv(tmp_path / "pairs.tsv", [("a", "b")]))
     (tmp_path / "pairs.tsv.json").write_text(json.dumps({**fingerprint(file), "pairs": 1}))
     (tmp_path / "other.json").write_text("{}")
@@ -111,6 +112,13 @@ def test_synthetic_pairs_are_compared_with_their_record(dragoman, tmp_path: Path
     assert found(dragoman("verify", ".", "--json")) == {"ok": ["pairs.tsv"]}
     flip(file)
     assert found(dragoman("verify", ".", "--json")) == {"damaged": ["pairs.tsv"]}
+
+    def fails(file: Path) -> None:
+        raise OSError(5, "Input/output error", str(file))
+
+    monkeypatch.setattr(integrity, "fingerprint", fails)
+    ran = dragoman("verify", ".", "--json")
+    assert (ran.code, "Input/output error" in ran.err) == (1, True)
 
 
 @pytest.mark.parametrize("path", ["nowhere", "empty", "note.txt"])

@@ -483,6 +483,17 @@ def test_the_command_looks_at_a_text_with_its_tag(dragoman, tagged: Path):
     assert formal == ["<tag:formal>", *plain]
 
 
+def test_the_ids_of_whole_texts_begin_with_their_tags(tagged: Path):
+    translator = Translator.load(tagged)
+    tokenizer = translator.tokenizers.source
+    plain, formal = tokenizer.encode(SENTENCE), tokenizer.encode(SENTENCE, "formal")
+    assert translator.source_ids([SENTENCE, SENTENCE], ["", "formal"]) == [plain, formal]
+    assert translator.replace(tag="formal").source_ids([SENTENCE], [""]) == [formal]
+    assert plain != formal == [*tokenizer.tag_ids("formal"), *plain]
+    (cut,) = translator.source_ids(["dog " * 2000], ["formal"])
+    assert len(cut) == translator.max_source_tokens
+
+
 def test_the_pairs_of_a_sample_keep_their_tags(dragoman, tagged: Path):
     Path("pairs.tsv").write_text(f"{SENTENCE}\t{TRANSLATION}\n", encoding="utf-8")
     flags = ["--view", "heads", "--out", "heads.svg", "--sample", "pairs.tsv", "tag=formal"]

@@ -128,6 +128,19 @@ def test_time_in_which_this_program_is_suspended_does_not_count(machine: Machine
     assert not machine.teams
 
 
+def test_a_look_that_fails_is_not_the_last(machine: Machine, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("dragoman.waiting.EVERY", 0.0)
+    waiting, failures = WaitingThreads(), [OSError("no file left"), RuntimeError("no thread left"), KeyboardInterrupt()]
+
+    def look() -> None:
+        raise failures.pop(0)
+
+    monkeypatch.setattr(waiting, "look", look)
+    with pytest.raises(KeyboardInterrupt):
+        waiting.keep_looking()
+    assert not failures
+
+
 def test_what_others_compute_is_read_from_the_system():
     """This program computes on one core all the time, and one more for each core beside it."""
     waiting = WaitingThreads()

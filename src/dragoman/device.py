@@ -1,7 +1,7 @@
 """Choose the device to compute on."""
 
 import os
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 
@@ -10,6 +10,11 @@ from dragoman.errors import UsageError
 
 # How many times as much as on a CPU is computed at once: with less, a GPU waits for its next operation.
 TIMES_AT_ONCE = {"cuda": 8}
+
+
+def instructions() -> dict[str, Any]:
+    """Return what PyTorch knows of the processor's instructions, by name; {} where it cannot say."""
+    return getattr(torch.cpu, "get_capabilities", dict)()
 
 
 def device_of(wanted: Device) -> torch.device:

@@ -6,6 +6,7 @@ as it has more threads than cores, however, it hardly spins (GOMP_SPINCOUNT in i
 nothing count as well.
 """
 
+import contextlib
 import functools
 import os
 import threading
@@ -96,7 +97,8 @@ class WaitingThreads:
         """Look again and again, as long as this process lives."""
         while True:
             time.sleep(EVERY)
-            self.look()
+            with contextlib.suppress(OSError, RuntimeError):  # no more files or threads for the moment
+                self.look()
 
 
 def use_threads(wanted: int | None) -> str:
@@ -116,5 +118,7 @@ def use_threads(wanted: int | None) -> str:
 @functools.cache  # once for this process
 def watch_cores() -> None:
     """Let threads wait as other programs allow it, unless the user has said how."""
-    if waits_as_others_want(os.environ) and os.access(STAT, os.R_OK):
+    if not waits_as_others_want(os.environ) or not os.access(STAT, os.R_OK):
+        return
+    with contextlib.suppress(OSError, RuntimeError):  # without more files or threads, they wait as they did
         threading.Thread(target=WaitingThreads().keep_looking, name="waiting", daemon=True).start()

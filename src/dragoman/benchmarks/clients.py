@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
     @property
     def end(self) -> float:
-        """When it was there."""
+        """When the answer arrived."""
         return self.due + self.seconds
 
 

@@ -91,8 +91,8 @@ def measure(count: int, threads: int, steps: int, folder: Path) -> MemoryUse:
     size = (folder / "train.arrow").stat().st_size
     plan_seconds = planning_time(tokenised)
     out = folder / "run"
-    command = [sys.executable, "-m", "dragoman", "train", "--quiet", "--preset", "small", "--out", str(out)]
-    command += ["--train", str(train), "--dev", str(dev), "--vocabulary", str(VOCABULARY)]
+    command = [sys.executable, "-m", "dragoman", "train", "--quiet", "--preset", "small", "--device", "cpu"]
+    command += ["--out", str(out), "--train", str(train), "--dev", str(dev), "--vocabulary", str(VOCABULARY)]
     command += ["--training.max-steps", str(steps), "--training.threads", str(threads)]
     child = subprocess.Popen(command)
     _, status, usage = os.wait4(child.pid, 0)

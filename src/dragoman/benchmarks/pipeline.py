@@ -75,10 +75,7 @@ def measure(
     careful, careless = (
         translator.replace(search=search, safeguards=safeguards) for safeguards in (Safeguards(), NO_SAFEGUARDS)
     )
-    ids = [
-        (careful.tokenizers.source.tag_ids(tag) + of_text)[: careful.max_source_tokens]
-        for of_text, tag in zip(careful.tokenizers.source.encode_all(texts), tags, strict=True)
-    ]
+    ids = careful.source_ids(texts, tags)
     ways: dict[str, Callable[[], Sequence]] = {
         OURS: lambda: careful.translate(texts, tags),
         UNGUARDED: lambda: careless.translate(texts, tags),

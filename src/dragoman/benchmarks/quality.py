@@ -19,13 +19,13 @@ from dragoman.benchmarks.peers.trainers import (
     BEAM,
     PROGRAMS,
     environment_of,
-    exit_on_signals,
     find_command,
     plain_command,
 )
 from dragoman.benchmarks.training import MAX_TOKENS, NAMES
 from dragoman.config import PresetName, RunConfig, TrainingConfig, TransformerConfig, as_dict, read_toml, update
 from dragoman.config.presets import LSTM, preset_run
+from dragoman.console import exit_on_signals
 from dragoman.data.batches import Ids
 from dragoman.data.corpus import Pair, read_corpus
 from dragoman.data.tokenizers import Tokenizers
@@ -79,7 +79,7 @@ def benchmark(
     pairs = read_corpus([train]).pairs
     read_corpus([dev])  # as above
     sources, references = zip(*read_corpus([test]).pairs, strict=True)
-    training = replace(ours.training, minutes=minutes, epochs=10_000, patience=0, threads=threads)
+    training = replace(ours.training, minutes=minutes, epochs=10_000, patience=0, threads=threads, device="cpu")
     ours = replace(ours, train=(train,), dev=(dev,), training=training)
     lstm = replace(ours, preset="lstm", model=replace(LSTM.model, dropout=ours.model.dropout))
     runs = {"dragoman": (name, ours), "lstm": ("lstm", lstm)}
@@ -152,7 +152,7 @@ def train_ours(run: RunConfig, texts: Sequence[str]) -> tuple[int, int, list[str
     Return its steps, its target tokens, and what its best checkpoint translates.
     """
     progress = train_run(run)
-    translator = Translator.load(Path(run.out) / "best")
+    translator = Translator.load(Path(run.out) / "best", device="cpu")
     return progress.step, progress.target_tokens, [translation.text for translation in translator.translate(texts)]
 
 
@@ -162,7 +162,7 @@ def train_peer(
     """Train another toolkit, in a process of its own, with the settings of a run of ours, on the same subwords.
 
     That is: shape, dropout, minutes, batch size, rate, schedule, average of weights, precision and seed. model:
-    'marianmt' or a key of PROGRAMS; folder: the run, which settles what `run` leaves open; it must have begun, no more;
+    'marianmt' or a key of PROGRAMS; folder: our run, which has begun at least; its settings complete those of `run`;
     times: by what its learning rate is multiplied. Return its steps, target tokens, and translations of the texts.
     Raise UsageError without such a run or for a schedule that the toolkit does not have, DragomanError where training
     fails.

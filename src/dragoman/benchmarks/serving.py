@@ -6,10 +6,10 @@ from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from dragoman.benchmarks.peers.trainers import exit_on_signals
 from dragoman.benchmarks.serving_load import beside_document, overload, pool_settings, soak, steady_load, stop
 from dragoman.benchmarks.serving_tasks import LENGTH, Setting, texts_of_length
 from dragoman.benchmarks.serving_throughput import http_layer, throughput
+from dragoman.console import exit_on_signals
 from dragoman.data.corpus import read_corpus
 from dragoman.evaluation.timing import describe_machine
 from dragoman.model_folder import find_model, read_parts

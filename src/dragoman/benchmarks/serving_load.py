@@ -214,7 +214,7 @@ def pool_settings(setting: Setting) -> str:
 
 
 def capacities(setting: Setting, *kinds: Sequence[Request]) -> list[float]:
-    """Return how many requests of each kind a second a server answers that lets a crowd wait."""
+    """Return the requests per second, for each kind, that a server answers under full load."""
     with setting.native("capacity", *PATIENT) as server:
         return [capacity(server, requests, setting.seconds) for requests in kinds]
 
@@ -232,7 +232,7 @@ def describe_failures(answers: Sequence[Answer]) -> str:
 
 
 def mixed_lengths(sentences: Sequence[str]) -> list[str]:
-    """Return some of the sentences, evenly from the shortest to the longest, in an order that has nothing of it."""
+    """Return some of the sentences, evenly from the shortest to the longest, shuffled."""
     ordered = sorted(sentences, key=len)
     chosen = [ordered[number * len(ordered) // MIXED] for number in range(MIXED)] if len(ordered) > MIXED else ordered
     return random.Random(1).sample(chosen, len(chosen))

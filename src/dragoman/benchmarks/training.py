@@ -19,9 +19,10 @@ import numpy as np
 import torch
 
 from dragoman.benchmarks.peers.task import TrainingTask
-from dragoman.benchmarks.peers.trainers import KINDS, PROGRAMS, PYTORCH, environment_of, exit_on_signals, start_trainer
+from dragoman.benchmarks.peers.trainers import KINDS, PROGRAMS, PYTORCH, environment_of, start_trainer
 from dragoman.config import Device, TransformerConfig
 from dragoman.config.presets import BASE, BIG, SMALL, TINY
+from dragoman.console import exit_on_signals
 from dragoman.data.batches import Ids
 from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizer import Tokenizer
@@ -90,10 +91,12 @@ def benchmark(
     torch.set_num_threads(threads)
     notes: list[str] = []
     precisions = ["float32", "bfloat16"]
-    if device_of(device).type == "cuda":
+    where = device_of(device)
+    device = "cuda" if where.type == "cuda" else "cpu"
+    if device == "cuda":
         peers = [name for name in peers if name in PYTORCH]
-        precisions = [best_precision(torch.device(device))]
-    elif best_precision(torch.device(device)) == "float32":
+        precisions = [best_precision(where)]
+    elif best_precision(where) == "float32":
         precisions.remove("bfloat16")
         notes.append("bfloat16 is left out: this processor has no instructions for it.")
     speeds, profiles = {}, {}

@@ -98,9 +98,9 @@ def choose_head(
 ) -> "AlignmentHead":
     """Return the head to align with: measured now, chosen by flags, measured by training, or else the default one.
 
-    folder: that of the model.
-    Print it on standard error where it was measured now, and where it never was. Raise DragomanError for a model
-    without attention over the source, but not where --layer is given: `alignment_weights` raises it then.
+    folder: that of the model. Print the head on standard error where it was measured now, and where it never was. Raise
+    DragomanError for a model without attention over the source, but not where --layer is given: `alignment_weights`
+    raises it then.
     """
     from dragoman.alignment.heads import AlignmentHead, default_head, measure_heads
     from dragoman.text.tags import DefaultTags

@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> None:
     if not options.models:
         raise UsageError("give a run folder: dragoman average runs/mine --out runs/mine-average")
     if options.last < 1:
-        raise UsageError(f"last must be at least 1, not {options.last}")
+        raise UsageError(f"--last must be at least 1, not {options.last}")
     from dragoman.training.average import average, refuse_existing
     from dragoman.training.checkpoint import checkpoints
 
@@ -73,6 +73,8 @@ def choose(run: Path, newest: Sequence[Path], last: int) -> list[Path]:
     newest: all checkpoints of the run, the newest first. Print on standard error for each whether it is averaged, with
     its scores, or why not.
     """
+    from dragoman.training.checkpoint import step_of
+
     scores = dev_scores(run, newest)
     best = min(scores[folder].get("loss", math.inf) for folder in newest[:last])
     chosen = []
@@ -103,6 +105,7 @@ def dev_scores(run: Path, folders: Sequence[Path]) -> dict[Path, dict[str, float
     before the first validation.
     """
     from dragoman.inspection.plots.training import read_metrics
+    from dragoman.training.checkpoint import step_of
 
     rows = read_metrics(run).rows if (run / "metrics.jsonl").exists() else {}
     validations = {step: row for (event, step), row in rows.items() if event == "validation"}
@@ -110,8 +113,3 @@ def dev_scores(run: Path, folders: Sequence[Path]) -> dict[Path, dict[str, float
         folder: next((row for step, row in reversed(validations.items()) if step <= step_of(folder)), {})
         for folder in folders
     }
-
-
-def step_of(checkpoint: Path) -> int:
-    """Return the step in the name of a checkpoint's folder."""
-    return int(checkpoint.name.split("-")[1])

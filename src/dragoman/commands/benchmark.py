@@ -205,9 +205,12 @@ def main(arguments: list[str]) -> None:
     """Run `dragoman benchmark`: print the report of one benchmark in Markdown."""
     options = parse(Benchmark, "benchmark", arguments)  # type: ignore[arg-type]
     fields = asdict(options)
-    for name in ("threads", "rounds", "minutes", "seconds", "requests"):
-        if fields.get(name, 1) <= 0:
-            raise UsageError(f"{name} must be above 0")
+    for name, value in fields.items():
+        flag, values = f"--{name.replace('_', '-')}", value if isinstance(value, tuple) else (value,)
+        if not values and name != "peers":
+            raise UsageError(f"{flag} needs a value")
+        if name != "seeds" and any(isinstance(one, int | float) and not one > 0 for one in values):
+            raise UsageError(f"{flag} must be above 0")
     if fields.get("threads", 1) > (cores := granted_cores()):
-        raise UsageError(f"threads must be at most {cores}: this process may use no more cores")
+        raise UsageError(f"--threads must be at most {cores}: this process may use no more cores")
     print(import_module(f"dragoman.benchmarks.{options.module}").benchmark(**fields))

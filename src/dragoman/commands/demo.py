@@ -31,7 +31,7 @@ class Options:
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     "folder for corpus, model and figures; default: runs/demo-en-ko, with --to de runs/demo-en-de, or runs/demo-reverse"
     minutes: float | None = None
-    "minutes of training; default: 2.25; with --task 1, with --task recall 2"
+    "minutes of training; default: 2.25 for a phrasebook, 1 for a task, 2 for the task recall"
     language: Literal["en", "ko"] = "en"
     "language of what the demo says and of its pictures; the progress of the training stays English"
     threads: int | None = None
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> None:
         if importlib.util.find_spec(module) is None:
             raise DragomanError(f"the demo needs {name}: pip install 'dragoman[demo]'")
     if options.minutes is not None and options.minutes <= 0:
-        raise UsageError(f"minutes must be above 0, not {options.minutes}")
+        raise UsageError(f"--minutes must be above 0, not {options.minutes}")
     set_threads(options.threads)
     if options.task:
         from dragoman.demo.toy import run_task

@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> None:
         if not getattr(options, name):
             raise UsageError(f"--{name} is missing: dragoman distill --help explains it")
     if not 0 <= options.originals < float("inf"):
-        raise UsageError(f"originals must be a weight, 0 or more, not {options.originals}")
+        raise UsageError(f"--originals must be a weight, 0 or more, not {options.originals}")
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UsageError("distill runs in one process: split the translation with --shard, train with dragoman train")
     from dragoman.data.corpus import read_corpus
@@ -145,9 +145,9 @@ def defaults(arguments: list[str]) -> Options:
         raise UsageError(f"no preset '{name}'; choose from {', '.join(PRESETS)}")
     start = Options(preset=name, training=PRESETS[name].training)
     if teacher := flag_value(arguments, "--teacher"):
-        from dragoman.model_folder import read_model
+        from dragoman.model_folder import read_config
 
-        config = read_model(Path(teacher))[0].config
+        config = read_config(Path(teacher))
         if isinstance(config, TransformerConfig):
             start = replace(start, model=config)
     layers = min(start.model.encoder_layers, ENCODER_LAYERS)

@@ -29,7 +29,7 @@ class Options:
     out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="OUT")]
     "new folder"
     to: Literal["ctranslate2", "onnx", "huggingface", "web"]
-    "for what: ctranslate2, usually the fastest on CPUs; onnx, for onnxruntime; huggingface, for transformers; web, for browsers"
+    "ctranslate2, usually the fastest on CPUs; onnx, for onnxruntime; huggingface, for transformers; web, for browsers"
     compute_type: Literal["float32", "float16", "int8"] | None = None
     "type of the weights; default: float32, and int8 for web. float16 is for ctranslate2 alone"
     sample: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None

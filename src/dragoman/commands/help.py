@@ -1,4 +1,4 @@
-"""Show the flags of a command as users read them, and the nearest one to a flag that there is not."""
+"""Show the flags of a command as users read them, and suggest the nearest one for an unknown flag."""
 
 import difflib
 import io

@@ -14,13 +14,12 @@ from dragoman.commands import parse, set_threads
 class Options:
     """Import a model of Hugging Face (MarianMT, M2M100, NLLB-200, SMaLL-100), Marian or fairseq; print its new folder.
 
-    What the source is, is found by looking; it may be an export of ours for Hugging Face. What cannot be imported is
+    The format of SOURCE is detected; an export of dragoman for Hugging Face works, too. What cannot be imported is
     refused with all reasons, and nothing is written.
 
-    $ dragoman import opus-mt-en-de runs/en-de
-    $ dragoman import opus-mt-en-de runs/en-de --check --sample source.txt
     $ dragoman import hub:Helsinki-NLP/opus-mt-en-de runs/en-de
-    $ dragoman import nllb-200-distilled-600M runs/en-ko --tag eng_Latn --target-tag kor_Hang
+    $ dragoman import downloads/opus-mt-en-de runs/en-de --check --sample source.txt
+    $ dragoman import downloads/nllb-200-distilled-600M runs/en-ko --tag eng_Latn --target-tag kor_Hang
     """
 
     source: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="SOURCE")]
@@ -34,7 +33,7 @@ class Options:
     target_tag: str = ""
     "tag that each translation begins with where none is given"
     check: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "compare the new model with the source in transformers, and print its card; a model that translates otherwise fails"
+    "compare the new model with the source in transformers, and print its card; fail if their translations differ"
     sample: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "text to compare them on, a source in each line; default: made-up sources"
 

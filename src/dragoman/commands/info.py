@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> None:
     if options.preset:
         preset = PRESETS[options.preset]
         if options.vocabulary is not None and not 1 <= options.vocabulary <= MAX_SIZE:
-            raise UsageError(f"vocabulary must be from 1 to {MAX_SIZE:,}, not {options.vocabulary}")
+            raise UsageError(f"--vocabulary must be from 1 to {MAX_SIZE:,}, not {options.vocabulary}")
         summary = Summary(preset.model, options.vocabulary or preset.vocabulary)
         model = outline(summary.config, summary.vocabulary)
     else:

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 import tyro
 
 from dragoman.commands import folders_first, parse, set_threads
-from dragoman.config import RunConfig, read_toml, update
 from dragoman.errors import DragomanError, UsageError, plural
 
 
@@ -49,7 +48,8 @@ def main(arguments: list[str]) -> None:
     from dragoman.inspection.figure import FORMATS, save
     from dragoman.inspection.history import read_history
     from dragoman.text.speech import speaker
-    from dragoman.training.checkpoint import checkpoints
+    from dragoman.training.checkpoint import by_step, checkpoints
+    from dragoman.training.resume import read_run_config
 
     page = options.out.suffix.lower() == ".html"
     if not page and options.out.suffix.lower() not in FORMATS:
@@ -57,15 +57,13 @@ def main(arguments: list[str]) -> None:
     if not options.run.is_dir():
         raise DragomanError(f"{options.run}: no such run folder")
     set_threads(options.threads)
-    # A step that was saved twice counts once, as it was saved last.
-    by_step = {int(path.name.split("-")[1]): path for path in reversed(checkpoints(options.run))}
-    if len(by_step) < 2:
+    kept = by_step(checkpoints(options.run))
+    if len(kept) < 2:
         raise DragomanError(
-            f"{options.run}: {'only one checkpoint' if by_step else 'no checkpoints'}, and insight needs at least two: "
+            f"{options.run}: {'only one checkpoint' if kept else 'no checkpoints'}, and insight needs at least two: "
             "--training.keep 20 keeps the newest 20 on disk, --training.save-every 100 saves one every 100 steps"
         )
-    settings = options.run / "config.toml"
-    config = update(RunConfig(), read_toml(settings), str(settings))
+    config = read_run_config(options.run)
     try:
         specs = parse_corpora(options.pairs or config.dev)
         corpus = read_corpus(options.pairs or config.dev)
@@ -73,13 +71,13 @@ def main(arguments: list[str]) -> None:
         if options.pairs:
             raise
         raise DragomanError(
-            f"{error}; these are the dev pairs of the run, as it was told to find them: go to the folder that it was "
-            "trained from, or give --pairs"
+            f"{error}; these are the dev pairs of the run, whose paths are relative to the folder where training was "
+            "started: change to it, or give --pairs"
         ) from None
     smoothing = config.training.label_smoothing
     history = read_history(
         options.run.resolve().name,
-        by_step,
+        kept,
         corpus.pairs,
         corpus.tags,
         options.sentence,

@@ -148,13 +148,17 @@ def head_table_of_pairs(
     fitting = (
         (source, target, tag, target_tag)
         for (source, target), tag, target_tag in zip(corpus.pairs, corpus.tags, corpus.target_tags, strict=True)
-        if max(len(tokenizers.source.encode(source, tag)), len(tokenizers.target.encode(target))) <= max_length
+        if max(
+            len(tokenizers.source.encode(source, tag or translator.tag)),
+            len(tokenizers.target.tag_ids(target_tag or translator.target_tag) + tokenizers.target.encode(target)),
+        )
+        <= max_length
     )
     pairs = list(islice(fitting, SAMPLED))
     if not pairs:
         raise DragomanError(f"{' '.join(sample)}: no pair is short enough for the model")
     inspections = (
-        inspect(translator.replace(target_tag=target_tag), source, target, tag=tag, name=name)
+        inspect(translator.replace(target_tag=target_tag or None), source, target, tag=tag, name=name)
         for source, target, tag, target_tag in pairs
     )
     return head_table(inspections, kind, f"model {name}; pairs of {' '.join(sample)}; dragoman {__version__}")

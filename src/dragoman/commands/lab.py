@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> None:
     names, purposes = select(options.experiments), EXPERIMENTS | COMPARISONS
     sentences = sentence_pairs(options, names)
     if any(seed < 0 for seed in options.seeds):
-        raise UsageError("seeds must be at least 0")
+        raise UsageError("--seeds must be at least 0")
     usual = QUICK if options.quick else FULL
     effort = Effort(tuple(dict.fromkeys(options.seeds)) or usual.seeds, usual.part)
     set_threads(options.threads)

@@ -41,8 +41,8 @@ def compute_by_pair(
 
     compute: from ids of a block of pairs, the tags in front of sources, to one result for each. Pairs that are too long
     are reported on standard error with the words `lacking`, such as 'no score', and so are lines left out, and sources
-    in a script that the model does not read. folder: that of the model. Raise
-    DragomanError for an unknown tag and for a corpus that cannot be read.
+    in a script that the model does not read. folder: that of the model. Raise DragomanError for an unknown tag and for
+    a corpus that cannot be read.
     """
     max_length, default = max_positions(model), DefaultTags.load(folder)
     for corpus in corpora:

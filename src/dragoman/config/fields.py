@@ -1,6 +1,6 @@
 """Check the fields of settings by their type hints, with bounds: `heads: Annotated[int, at_least(1)]`.
 
-Settings come from flags, from Python and from untrusted files, so every number has an upper bound, far above any
+Settings come from flags, from Python and from untrusted files, so sizes and counts have an upper bound, far above any
 sensible value.
 """
 

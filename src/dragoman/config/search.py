@@ -49,7 +49,7 @@ class SearchConfig:
     "with a temperature: seed for sampling; the same seed gives the same translation of the same text"
 
     split: Split = "sentences"
-    "sentences: as many at once as training sources had; long: split only texts longer than these; none: never split"
+    "sentences: segments of as many sentences as training sources had; long: split only longer texts; none: never split"
 
     __repr__ = short_repr
 

@@ -63,7 +63,7 @@ class ServeConfig:
     beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 4
     "beam size of requests that do not ask for another one"
     max_beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 8
-    "largest beam size that a request may ask for; it may ask for one alternative fewer than that"
+    "largest beam size that a request may ask for; alternatives are limited to one less"
     patience: Annotated[float, at_least(1), at_most(MAX_BEAMS)] | None = None
     "end a search after patience * beam finished hypotheses, 1 for speed; default: when hardly any would be better"
     deadline: Duration = 30.0

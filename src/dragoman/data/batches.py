@@ -65,9 +65,8 @@ def plan_batches(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int, 
     random = np.random.default_rng((seed, epoch))
     order = weighted_indices(repeats, seed, epoch) if repeats else np.arange(len(width), dtype=np.int32)
     random.shuffle(order)
-    slack = (max_width - width).astype(
-        np.uint16 if max_width < 2**16 else np.int64
-    )  # 16 bits are sorted in linear time
+    # 16 bits are sorted in linear time.
+    slack = (max_width - width).astype(np.uint16 if max_width < 2**16 else np.int64)
     order = order[np.argsort(slack[order], kind="stable")]
     starts = [0]
     while starts[-1] < len(order):

@@ -20,9 +20,7 @@ class Constraints:
     prefix: tuple[int, ...] = ()  # it begins with these tokens
     terms: tuple[Term, ...] = ()  # it has all of these
     forbidden: tuple[tuple[int, ...], ...] = ()  # it has none of these sequences of tokens
-    tag: tuple[
-        int, ...
-    ] = ()  # it begins with these, before the prefix; they are given, so they do not count for scores
+    tag: tuple[int, ...] = ()  # it begins with these, before the prefix; given, they do not count for scores
 
 
 UNCONSTRAINED = Constraints()

@@ -126,7 +126,7 @@ class Pool:
     def stalled(self) -> float:
         """Return for how many seconds there has been work and no step was finished; 0 without work.
 
-        For ever if a thread has ended, as it does when the pool is closed, and after an error of its own.
+        Infinity if a thread has ended, as it does when the pool is closed, and after an error of its own.
         """
         if not all(thread.is_alive() for thread in self.threads):
             return math.inf

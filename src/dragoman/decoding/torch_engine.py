@@ -56,11 +56,8 @@ class TorchEngine:
         or WORD, as `token_boundaries` returns it; () where no terms are searched for. suppressed: tokens that no output
         has, except in its prefix. compute_type: what the models multiply in. Raise UsageError where the device cannot.
         """
-        self.boundaries, self.suppressed, self.device = (
-            boundaries,
-            list(suppressed),
-            next(models[0].parameters()).device,
-        )
+        self.boundaries, self.suppressed = boundaries, list(suppressed)
+        self.device = next(models[0].parameters()).device
         self.compute_type = resolve_type(compute_type, self.device)
         fast = [prepare(model, self.compute_type) for model in models]
         self.model: Seq2Seq = fast[0] if len(fast) == 1 else Ensemble(fast)

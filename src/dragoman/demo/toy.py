@@ -18,7 +18,7 @@ from dragoman.inspection.history_page import history_page
 from dragoman.inspection.inspection import Inspection, inspect
 from dragoman.inspection.views import draw_cross_attention
 from dragoman.text.speech import Language, speaker
-from dragoman.training.checkpoint import checkpoints
+from dragoman.training.checkpoint import by_step, checkpoints
 from dragoman.translation.translator import Translator
 
 SEED = 1
@@ -87,9 +87,9 @@ def run_task(name: str, out: Path, minutes: float | None = None, language: Langu
             translator, source, picture, translation=target, layer=found.layer, head=found.head, language=language
         )
         print(f"   {picture}")
-    by_step = {int(path.name.split("-")[1]): path for path in reversed(checkpoints(out))}
-    if len(by_step) > 1:
-        history = read_history(out.resolve().name, by_step, pairs.dev, [""] * len(pairs.dev), number, 0.0)
+    kept = by_step(checkpoints(out))
+    if len(kept) > 1:
+        history = read_history(out.resolve().name, kept, pairs.dev, [""] * len(pairs.dev), number, 0.0)
         film = out / "film.html"
         replace_file(film, history_page(history).encode(), shared=True)
         print(f"   {say(f'How it came to do so, step by step: {film}')}")

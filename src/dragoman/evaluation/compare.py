@@ -122,10 +122,7 @@ def compare_models(models: dict[str, Path], test: Sequence[str], search: SearchC
             for translation in translator.translate(sources, corpus.tags, target_tags=corpus.target_tags)
         ]
         scores.append(evaluate(translations, references))
-        ids = [
-            (translator.tokenizers.source.tag_ids(tag) + text)[: translator.max_source_tokens]
-            for text, tag in zip(translator.tokenizers.source.encode_all(sources), corpus.tags, strict=True)
-        ]
+        ids = translator.source_ids(sources, corpus.tags)
         sample = ids[:: -(-len(ids) // TIMED)]
         contenders.append(Contender(f"{name}, {engine}", partial(count_tokens, translator, sample)))
     time_in_turn(contenders, ROUNDS)

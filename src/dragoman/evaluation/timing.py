@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
+
+from dragoman.device import instructions
 
 
 @dataclass
@@ -70,7 +71,7 @@ def describe_machine(device: str = "cpu") -> str:
     with contextlib.suppress(OSError, StopIteration), Path("/proc/cpuinfo").open(encoding="utf-8") as opened:
         name = next(line.split(":", 1)[1].strip() for line in opened if line.startswith("model name"))
     threads = torch.get_num_threads()
-    has: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    has = instructions()
     found = [label for label, flags in INSTRUCTIONS.items() if any(has.get(flag) for flag in flags)]
     name += f" with {', '.join(found)}" * bool(found)
     if device == "cuda":

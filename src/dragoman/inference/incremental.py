@@ -21,10 +21,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dragoman.device import instructions
 from dragoman.inference.products import (
     FEWEST_QUERIES,
     can_pack,
-    instructions,
     is_steady,
     pack_hidden,
     pack_linear,

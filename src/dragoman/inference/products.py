@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import ComputeType
+from dragoman.device import instructions
 from dragoman.errors import UsageError
 from dragoman.model import Model
 from dragoman.model.attention import explicit_attention, fused_attention
@@ -176,7 +177,7 @@ GPU_PRODUCTS: dict[str, Callable[..., nn.Module]] = {
 
 
 def supported_types(device: torch.device = torch.device("cpu")) -> list[ComputeType]:
-    """Return the types that a device has instructions for, the fastest last."""
+    """Return the types that a device has instructions for, in the order of ComputeType."""
     if device.type == "cuda":
         return ["float32", "bfloat16"] if torch.cuda.is_bf16_supported(including_emulation=False) else ["float32"]
     has = instructions()
@@ -186,11 +187,6 @@ def supported_types(device: torch.device = torch.device("cpu")) -> list[ComputeT
     if has.get("avx512_vnni") or has.get("amx_int8"):  # without them, sums of int8 overflow
         types.append("int8")
     return types
-
-
-def instructions() -> dict[str, Any]:
-    """Return what PyTorch knows of the processor's instructions, by name; {} where it cannot say."""
-    return getattr(torch.cpu, "get_capabilities", dict)()
 
 
 def resolve_type(wanted: ComputeType, device: torch.device) -> str:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from dragoman.config import RunConfig, TrainingConfig, read_toml, update
+from dragoman.config import TrainingConfig
 from dragoman.errors import DragomanError, UsageError
 from dragoman.inspection.plots.training import parse_row
-from dragoman.training.checkpoint import STATE, TrainingProgress, checkpoints, read_progress
+from dragoman.training.checkpoint import STATE, TrainingProgress, by_step, checkpoints, read_progress
 from dragoman.training.journal import STOPPED
 from dragoman.training.limits import share_done, total_steps
+from dragoman.training.resume import read_run_config
 
 MOST_POINTS = 2_000  # of a curve in an answer
 READ = 16 << 20  # bytes of metrics in an answer
@@ -134,14 +135,12 @@ class RunFolders:
 
     def checkpoints(self, run: Path) -> dict[int, Path]:
         """Return the checkpoints of a run by their steps; of a step that was saved twice, the newer one."""
-        whole = [path for path in reversed(checkpoints(run)) if self.holds(path / STATE)]
-        return {int(path.name.split("-")[1]): path for path in whole}
+        return by_step([path for path in checkpoints(run) if self.holds(path / STATE)])
 
     def _settings(self, run: Path) -> TrainingConfig:
         """Return the settings of a run; the defaults where they cannot be read."""
-        file = run / "config.toml"
         try:
-            return update(RunConfig(), read_toml(file), str(file)).training if self.holds(file) else TrainingConfig()
+            return read_run_config(run).training if self.holds(run / "config.toml") else TrainingConfig()
         except (DragomanError, UsageError):
             return TrainingConfig()
 

@@ -39,7 +39,6 @@ CLAUSE = regex.compile(
 SPACE = regex.compile(r"\s++")
 CLUSTER = regex.compile(r"\p{RI}{2}\p{M}*+|\X")  # a flag is two letters; \X would take all flags in a row for one
 
-STOPS = ".․…‥﹒"  # may stand inside a sentence too
 NEEDS_SPACE = ".․…‥!?"  # ends nothing where a letter follows at once: example.com, what?x=1
 WIDE = "、，；：。！？｡､．—"  # written without a space after it
 LOWER = regex.compile(rf"(?:{OPENING_TAG})*+[\p{{Ps}}\p{{Pi}}\p{{Pd}}\"'¿¡]{{0,3}}\p{{Ll}}")

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,6 +149,22 @@ def checkpoints(run: Path) -> list[Path]:
     """Return the checkpoint folders of a run, the newest first; folders of other names are the user's."""
     folders = (run / "checkpoints").glob("step-[0-9]*")
     return sorted((path for path in folders if NAME.fullmatch(path.name)), reverse=True)
+
+
+def step_of(checkpoint: Path) -> int:
+    """Return the step in the name of a checkpoint's folder."""
+    return int(checkpoint.name.split("-")[1])
+
+
+def by_step(folders: Sequence[Path]) -> dict[int, Path]:
+    """Return checkpoint folders, the newest first, by their steps in order; of a step saved twice, the newer one."""
+    return {step_of(folder): folder for folder in reversed(folders)}
+
+
+def run_of(checkpoint: Path) -> Path | None:
+    """Return the run folder that a checkpoint folder is in; None for a model folder elsewhere."""
+    parent = checkpoint.resolve().parent
+    return parent.parent if parent.name == "checkpoints" else None
 
 
 def restore_best(run: Path, progress: TrainingProgress) -> None:

@@ -7,6 +7,7 @@ from dragoman.config import ModelConfig, RunConfig, TransformerConfig, as_dict, 
 from dragoman.config.presets import PRESETS
 from dragoman.errors import UsageError
 from dragoman.model_folder import find_model, read_config
+from dragoman.training.checkpoint import run_of
 from dragoman.training.resume import flatten
 
 
@@ -37,11 +38,10 @@ def preset_of(model: ModelConfig, wanted: Any, init_from: str) -> Any:
 
 def recorded_preset(init_from: str) -> Any:
     """Return the preset that the run of a model recorded; None for a model folder that is not in a run folder."""
-    checkpoint = find_model(Path(init_from))
-    settings = checkpoint.parent.parent / "config.toml"
-    if checkpoint.parent.name != "checkpoints" or not settings.exists():
+    run = run_of(find_model(Path(init_from)))
+    if run is None or not (run / "config.toml").exists():
         return None
-    return read_toml(settings).get("preset")
+    return read_toml(run / "config.toml").get("preset")
 
 
 def check_shape(wanted: ModelConfig, model: ModelConfig, init_from: str) -> ModelConfig:

@@ -1,6 +1,5 @@
 """Compare what lies in a folder with its checksums: model folders, checkpoints, tokenised corpora, synthetic pairs."""
 
-import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -136,13 +135,16 @@ def is_intact(folder: Path, name: str) -> bool:
 
 def verify_synthetic(file: Path, record: Path) -> Iterator[Finding]:
     """Yield whether a file is what its record describes; nothing where that is not a record of `backtranslate`."""
-    with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
+    try:
         content = read_json(record)
-        expected = {name: content[name] for name in ("bytes", "sha256")}
-        if (found := fingerprint(file)) == expected:
-            yield Finding("ok", file, f"{plural(int(content['pairs']), 'pair')}")
-        else:
-            yield Finding("damaged", file, "", describe(expected), describe(found))
+        expected, pairs = {name: content[name] for name in ("bytes", "sha256")}, plural(int(content["pairs"]), "pair")
+        described = describe(expected)
+    except (OSError, ValueError, TypeError, LookupError):
+        return
+    if (found := fingerprint(file)) == expected:
+        yield Finding("ok", file, pairs)
+    else:
+        yield Finding("damaged", file, "", described, describe(found))
 
 
 def describe(made: dict[str, Any]) -> str:

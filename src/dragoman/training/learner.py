@@ -5,7 +5,7 @@ dropout depends on the number of the micro-batch, and gradients are summed after
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,14 +17,13 @@ from dragoman.data.batches import Batch
 from dragoman.errors import UsageError, is_out_of_memory
 from dragoman.model import Model, build
 from dragoman.model.recurrent import Recurrent
+from dragoman.training.batch_loader import MicroBatches
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.loss import Objective
 from dragoman.training.memory import checkpoint_activations, free_cache
 from dragoman.training.optimizer import adam
 from dragoman.training.parallel import DataParallel, GradientSync, LocalStats, SingleProcess
 from dragoman.training.precision import DTYPES, LossScale
-
-MicroBatches = Sequence[Batch | None]  # None: empty, or another process's
 
 
 @dataclass

@@ -1,8 +1,10 @@
 """Choose the dtype of matmuls in training, and the loss scale that float16 needs."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
+
+from dragoman.device import instructions
 
 # Of autocast; weights, gradients and moments stay float32.
 DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -12,7 +14,7 @@ def best_precision(device: torch.device) -> Literal["float32", "bfloat16"]:
     """Return 'bfloat16' where the hardware multiplies it faster than float32, else 'float32'."""
     if device.type == "cuda":
         return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
-    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    capabilities = instructions()
     return "bfloat16" if capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") else "float32"
 
 
@@ -22,11 +24,9 @@ class LossScale:
     It is halved when a gradient overflows, and doubled, up to `largest`, after `double_after` steps without that.
     """
 
-    def __init__(
-        self, active: bool, *, initial: float = 2.0**14, largest: float = 2.0**20, double_after: int = 1000
-    ) -> None:
+    def __init__(self, active: bool, *, largest: float = 2.0**20, double_after: int = 1000) -> None:
         self.active, self.largest, self.double_after = active, largest, double_after
-        self.value = initial if active else 1.0
+        self.value = 2.0**14 if active else 1.0
         self.steps = 0  # since the value last changed
 
     def after_overflow(self) -> None:

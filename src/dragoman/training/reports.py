@@ -56,8 +56,9 @@ def report_validation(run: Run, validation: Validation, before: list[str], secon
         f"exact {100 * exact:.1f} %, in {format_duration(seconds)}; {describe_patience(progress, settings)}"
     )
     journal.best_so_far = describe_best(progress, settings)
-    samples = zip(run.dev_corpus.pairs, progress.shown, before or [""] * settings.samples, strict=False)
-    journal.write_samples(progress.step, [(*pair, now, earlier) for pair, now, earlier in samples])
+    earlier = [*(before or ()), *[""] * len(progress.shown)]  # none of those that were not shown before
+    samples = zip(run.dev_corpus.pairs, progress.shown, earlier, strict=False)
+    journal.write_samples(progress.step, [(*pair, now, then) for pair, now, then in samples])
 
 
 def describe_best(progress: TrainingProgress, settings: TrainingConfig) -> str:

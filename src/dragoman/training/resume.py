@@ -17,20 +17,10 @@ from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
 
 # Settings that may change when a run is resumed; with others changed it would be another run.
-MAY_CHANGE = {
-    *("train", "dev", "out", "epochs", "max_steps", "minutes", "patience", "samples", "threads", "device"),
-    *(
-        "validate_every",
-        "save_every",
-        "keep",
-        "workers",
-        "checkpoint_activations",
-        "shard",
-        "rank_timeout",
-        "tensorboard",
-        "languages",
-    ),
-}
+MAY_CHANGE = set(
+    "train dev out epochs max_steps minutes patience samples threads device validate_every save_every keep workers "
+    "checkpoint_activations shard rank_timeout tensorboard languages".split()
+)
 
 # These change what is learned from then on. They may change, because the advice against divergence recommends it, and
 # the change is logged.
@@ -42,12 +32,20 @@ def previous_config(folder: Path) -> RunConfig | None:
 
     Raise UsageError where its config.toml is damaged.
     """
-    file = folder / "config.toml"
-    if not checkpoints(folder) or not file.exists():
+    if not checkpoints(folder) or not (folder / "config.toml").exists():
         return None
+    return read_run_config(folder)
+
+
+def read_run_config(folder: Path) -> RunConfig:
+    """Return the settings that a run recorded, those of version 0.1 included.
+
+    Raise UsageError where its config.toml is missing or damaged.
+    """
+    file = folder / "config.toml"
     settings = read_toml(file)
-    training = settings.get("training", {})
-    if "joined" in training:  # as version 0.1 called it
+    training = settings.get("training")
+    if isinstance(training, dict) and "joined" in training:  # as version 0.1 called it
         training["concatenate"] = training.pop("joined")
     return update(RunConfig(), settings, str(file))
 

@@ -27,7 +27,7 @@ from dragoman.text.origin import Origin
 from dragoman.text.tags import DefaultTags, LanguageTags
 from dragoman.training.batch_size import batch_tokens_that_fit
 from dragoman.training.card import describe_pairs
-from dragoman.training.checkpoint import Checkpoint, TrainingProgress, newest_checkpoint, restore_best
+from dragoman.training.checkpoint import Checkpoint, TrainingProgress, newest_checkpoint, restore_best, run_of
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.fine_tuning import check_shape, start_config
 from dragoman.training.journal import Journal
@@ -40,6 +40,7 @@ from dragoman.training.resume import (
     describe_computation,
     languages_of_run,
     previous_config,
+    read_run_config,
     restore_run,
 )
 from dragoman.training.run import Run
@@ -384,10 +385,10 @@ def untrained_model(folder: Path, tokenizers: Tokenizers) -> Model | None:
     folder: a run folder, or one of its checkpoints. None for other model folders, and for a run that started from
     another model. PyTorch's random numbers stay as they are. Raise DragomanError where the run's settings are damaged.
     """
-    settings = find_model(folder).parent.parent / "config.toml"
-    if not settings.is_file():
+    run = run_of(find_model(folder))
+    if run is None or not (run / "config.toml").is_file():
         return None
-    config = update(RunConfig(), read_toml(settings), str(settings))
+    config = read_run_config(run)
     if config.init_from:
         return None
     with torch.random.fork_rng(devices=[]):

@@ -65,8 +65,7 @@ class Annotator:
 
         The list is empty where a segment is blank or longer than the model takes.
         """
-        found = [ids for of_text in tokens for ids in of_text] if tokens else None
-        scores = iter(self._segment_scores(*flatten(texts, tags), found))
+        scores = iter(self._segment_scores(*flatten(texts, tags, tokens)))
         return [join_scores(segments, [next(scores) for _ in segments]) for segments in texts]
 
     def alignments(
@@ -92,8 +91,7 @@ class Annotator:
         Without links of segments that are longer than the model takes, and of a model without attention over its
         source.
         """
-        found = [ids for of_text in tokens for ids in of_text] if tokens else None
-        links = iter(self._segment_links(*flatten(texts, tags), found))
+        links = iter(self._segment_links(*flatten(texts, tags, tokens)))
         return [join_links(segments, [next(links) for _ in segments]) for segments in texts]
 
     def others(
@@ -107,8 +105,7 @@ class Annotator:
         tokens, and where the list is empty: as for `word_scores`. Words that were copied have 0.0. See
         `most_for_others`.
         """
-        sources, outputs, flat_tags = flatten(texts, tags)
-        found = [ids for of_text in tokens for ids in of_text] if tokens else None
+        sources, outputs, flat_tags, found = flatten(texts, tags, tokens)
         bare, read, written = self._bare_pairs(sources, outputs, found)
         pairs = self._encode_pairs(read, written, flat_tags, found)
         most: list[list[float]] = [[] for _ in outputs]
@@ -141,9 +138,8 @@ class Annotator:
             owners = {position: n for n, word in enumerate(target_words) for position in word.tokens}
             sums = [0.0] * len(target_words)
             for position, log_p in enumerate(likelihood.log_p[:-1]):
-                if (
-                    sums and position >= given
-                ):  # what belongs to no word, white space, counts for the first one: the sums give the total
+                # What belongs to no word, white space, counts for the first one: the sums give the total.
+                if sums and position >= given:
                     sums[owners.get(position, 0)] += log_p
             labels = [word.label for word in target_words]
             if pair := bare[index]:
@@ -242,8 +238,10 @@ class Annotator:
         return Encoded(source_ids, target_ids, tag_ids, fitting)
 
 
-def flatten(texts: Sequence[Segments], tags: Sequence[str] | None) -> tuple[list[str], list[str], list[str]]:
-    """Return three lists with the source, the translation and the tag of each segment.
+def flatten(
+    texts: Sequence[Segments], tags: Sequence[str] | None, tokens: Sequence[Sequence[Sequence[int]]] | None
+) -> tuple[list[str], list[str], list[str], list[Sequence[int]] | None]:
+    """Return lists with the source, the translation, the tag and the tokens of each segment, the last as `word_scores`.
 
     tags: one for each text; if None, each tag is ''. White space between segments is left out, as it is not translated.
     """
@@ -253,6 +251,7 @@ def flatten(texts: Sequence[Segments], tags: Sequence[str] | None) -> tuple[list
         [source.rstrip() for source, _, _ in segments],
         [output.rstrip() for _, output, _ in segments],
         [tag for *_, tag in segments],
+        [ids for of_text in tokens for ids in of_text] if tokens else None,
     )
 
 

@@ -206,10 +206,8 @@ class TermPlacer:
 
         Where there is a choice, they have a capital if the words have one because a sentence begins with them.
         """
-        own, before = (
-            self.tokenizers.target.decode(tokens[slice(*place)]),
-            self.tokenizers.target.decode(tokens[: place[0]]).rstrip(),
-        )
+        own = self.tokenizers.target.decode(tokens[slice(*place)])
+        before = self.tokenizers.target.decode(tokens[: place[0]]).rstrip()
         capital = own[:1].isupper() and (not before or before[-1] in SENTENCE_END or before[-1] in OPENING_MARKS)
         fitting = [target for target in term.targets if target[:1].isupper() == capital] or term.targets
         spaced = self.tokenizers.target.pieces[tokens[place[0]]].startswith(" ")

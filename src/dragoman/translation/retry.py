@@ -34,6 +34,7 @@ def careful_search(search: SearchConfig) -> SearchConfig:
         search,
         beam=beam,
         beam_groups=1,
+        diversity_penalty=SearchConfig.diversity_penalty,
         n_best=min(search.n_best, beam),
         min_length=max(search.min_length, 1),
         no_repeat_ngram=search.no_repeat_ngram or CAREFUL_NGRAM,

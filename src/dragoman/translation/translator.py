@@ -79,9 +79,9 @@ class Translator:
         """Take the parts of a translator; `load` reads them from a model folder. Raise UsageError for wrong settings.
 
         model: what scores and aligns words, and what the engine is made of where none is given; tokenizers: the one of
-        both sides, or those of source and target; alignment: its layer
-        and head for word alignments, None where they were not measured; scripts: in which the target language is
-        written, as `text.scripts` names them; extent: how much text a training source had, None for a sentence;
+        both sides, or those of source and target; alignment: its layer and head for word alignments, None where they
+        were not measured; scripts: in which the target language is written, as `text.scripts` names them; extent: how
+        much text a training source had, None for a sentence;
         tag, target_tag: those of texts for which `translate` is given none.
         """
         if tokenizers is None or isinstance(model, str | Path):  # what people try first
@@ -97,6 +97,9 @@ class Translator:
                 raise UsageError(f"{name} must be a {kind.__name__}, not {value!r}")
         self.model, self.tokenizers, self.search, self.safeguards = model, Tokenizers.of(tokenizers), search, safeguards
         self.engine = engine or torch_engine([model], self.tokenizers.target)
+        plain = search.temperature is None and search.beam_groups == 1
+        if safeguards.glossary and self.engine.forces_terms and not plain:
+            raise UsageError("a glossary needs a plain beam search: no temperature, and no groups of beams")
         self.measured_alignment, self.scripts = alignment, scripts
         self.extent = extent or SourceExtent(1, MAX_SOURCE_TOKENS)
         self.segmenter = Segmenter(self.tokenizers.source, self.extent, search.split, keep_tags=safeguards.placeholders)
@@ -444,7 +447,7 @@ class Translator:
         return any(len(self.tokenizers.source.encode(one)) > self.max_source_tokens for one in split_sentences(text))
 
     def _translate_segments(self, segments: Sequence[Segment]) -> list[SegmentResult]:
-        """Return the candidates for each segment, best first; where the first one had a flag, of two searches."""
+        """Return the candidates for each segment, best first; where the first one was faulty, of two searches."""
         search = [
             not (segment.markup or segment.given) and (self.extent.wordless or self.safeguards.has_words(segment.text))
             for segment in segments
@@ -509,10 +512,8 @@ class Translator:
         results = self._place_terms(segments, plain, search)
         rows = [row for row, own in enumerate(results) if self.forbidden and any(map(self._has_forbidden, own))]
         if rows:
-            chosen, bound = (
-                [segments[row] for row in rows],
-                [replace(free[row], forbidden=self.forbidden) for row in rows],
-            )
+            chosen = [segments[row] for row in rows]
+            bound = [replace(free[row], forbidden=self.forbidden) for row in rows]
             found = self._search([self._source_ids(segment) for segment in chosen], search, bound)
             for row, own in zip(rows, self._place_terms(chosen, found, search), strict=True):
                 results[row] = self._merge(segments[row], results[row], own, search.n_best)
@@ -621,6 +622,17 @@ class Translator:
         hypotheses = self.engine.search(sources, all_beams, constraints)
         ranked = rerank_by_coverage(self.model, sources, hypotheses, search.coverage_penalty, self.alignment)
         return [best[: search.n_best] for best in ranked]
+
+    def source_ids(self, texts: Sequence[str], tags: Sequence[str]) -> list[Ids]:
+        """Return what the model reads of each text as a whole, cut where it is too long, with its tag in front.
+
+        tags: one for each text, '' for the translator's own. Raise DragomanError for an unknown one.
+        """
+        tokenizer = self.tokenizers.source
+        return [
+            (tokenizer.tag_ids(tag or self.tag) + ids)[: self.max_source_tokens]
+            for ids, tag in zip(tokenizer.encode_all(texts), tags, strict=True)
+        ]
 
     def search_ids(self, sources: Sequence[Ids]) -> list[Hypothesis]:
         """Return the best hypothesis for each source (token ids without EOS), in order, without any safeguards."""

@@ -27,7 +27,8 @@ class TrainingTask:
     precision: str = "float32"  # or bfloat16
     device: Device = "cpu"
     rate: float = RATE  # after the warm-up, the highest
-    warmup: int = 0  # updates over which the rate rises, and then falls with the inverse square root; 0: none of ours
+    # Updates over which the rate rises, and then falls with the inverse square root; 0: the toolkit's own schedule.
+    warmup: int = 0
     smoothing: float = SMOOTHING
     clip: float = CLIP  # 0: no clipping
     ema: float = 0.0  # decay of the moving average of the weights, 0 for none

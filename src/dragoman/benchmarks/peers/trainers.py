@@ -506,15 +506,3 @@ def start_trainer(name: str, kind: str, task: TrainingTask, folder: Path) -> Ite
     finally:
         trainer.signal(signal.SIGKILL)
         trainer.process.communicate()
-
-
-@contextlib.contextmanager
-def exit_on_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise SystemExit inside the block, so that it can end what it has started."""
-    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]  # under nohup
-    before = [signal.signal(number, lambda number, _: sys.exit(128 + number)) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)

@@ -1,14 +1,10 @@
 """dragoman translate: its flags, what goes together, and the choice between a document and lines of text."""
 
 import contextlib
-import signal
 import sys
-import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
@@ -142,7 +138,7 @@ def main(arguments: list[str]) -> None:
     )
     check_files(options)
     check_options(options)
-    from dragoman.console import LineProgress
+    from dragoman.console import LineProgress, exit_on_signals
 
     translator = open_translator(options)
     interactive = not options.text and options.input is None and sys.stdin.isatty()
@@ -162,28 +158,6 @@ def main(arguments: list[str]) -> None:
                     done = plural(progress.lines, "line")
                     progress.log(f"{options.output}: not finished; the first {done} are in {part}")
                 raise
-
-
-@contextlib.contextmanager
-def exit_on_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise SystemExit in the block, with code 128 + number, so that the part is reported.
-
-    SIGHUP comes when a terminal is closed; under nohup it stays ignored.
-    """
-
-    def leave(number: int, _: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
-        numbers = []
-    for number in numbers:
-        signal.signal(number, leave)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
 
 
 def check_files(options: Options) -> None:

@@ -25,7 +25,7 @@ from dragoman.data.tokenizer import SURROGATE
 from dragoman.errors import DragomanError, plural
 from dragoman.files import is_replaceable, name_errors, open_output, part_of
 from dragoman.translation.translation import Translation
-from dragoman.translation.translator import Translator
+from dragoman.translation.translator import Translator, one_line
 
 PROMPT = "> "
 BLOCK = 1024  # lines translated together
@@ -81,12 +81,8 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
             lines = parse_lines(text, options.line_format, options.text_key, progress.log)
             blocks = line_blocks(lines, source, interactive, BLOCK)
         for block in blocks:
-            texts, tags, prefixes = (
-                [line.text for line in block],
-                [options.tag] * len(block),
-                [options.prefix] * len(block),
-            )
-            translations = translator.translate(texts, tags, prefixes)
+            tags = [options.tag] * len(block)
+            translations = translator.translate([line.text for line in block], tags, [options.prefix] * len(block))
             annotations = annotate(translator, options, translations, tags)
             for line, translation, own in zip(block, translations, annotations, strict=True):
                 for row in output_rows(line, translation, options.row_format, options.text_key, own):
@@ -96,7 +92,7 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
                     progress.log(f"line {line.number}: {line.error}")
                 report.add(f"line {line.number}", translation)
             end_block()
-            progress.advance(len(block), sum(map(len, texts)))
+            progress.advance(len(block), sum(len(line.text) for line in block))
     report.summarise()
     if errors:
         others = "; all others were translated" if errors < progress.lines else ""
@@ -398,11 +394,11 @@ def output_rows(
 
 
 def keep_margins(source: str, translation: str) -> str:
-    """Return a translation with the white space that is around its source, such as an indentation."""
+    """Return a translation with the white space that is around its source, such as an indentation, on one line."""
     text = source.strip()
     if not text or not translation:
         return translation
-    before, after = source.split(text, 1)
+    before, after = map(one_line, source.split(text, 1))
     return f"{before}{translation}{after}"
 
 
