@@ -185,7 +185,7 @@ BAD = [
     ("benchmark decoding --sentences -3", 2, "--sentences must be above 0"),
     ("benchmark training --seconds nan", 2, "--seconds must be above 0"),
     ("benchmark training --shapes", 2, "--shapes needs a value"),
-    ("benchmark quality --train {train} --dev {dev} --test {dev} --minutes 1 --seeds", 2, "--seeds needs a value"),
+    ("benchmark decoding --batches", 2, "--batches needs a value"),
     ("info {brief} --vocabulary 400", 2, "--vocabulary is for --preset"),
     (
         "inspect -m {brief} text --out picture.jpg",

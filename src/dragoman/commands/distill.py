@@ -159,12 +159,15 @@ def defaults(arguments: list[str]) -> Options:
 
 def check_is_smaller(student: TransformerConfig, teacher: Path) -> None:
     """Raise UsageError where a student would have more weights than the model in the folder `teacher`."""
+    from dragoman.data.tokenizers import Tokenizers
     from dragoman.model import outline, parameter_count
-    from dragoman.model_folder import load_model
+    from dragoman.model_folder import read_config
 
-    model, tokenizers = load_model(teacher)
-    outlined = outline(student, len(tokenizers.source), tokenizers.target_vocabulary)
-    own, its = parameter_count(outlined), parameter_count(model)
+    tokenizers = Tokenizers.load(teacher)
+    own, its = (
+        parameter_count(outline(config, len(tokenizers.source), tokenizers.target_vocabulary))
+        for config in (student, read_config(teacher))
+    )
     if own > its:
         raise UsageError(
             f"the student would have {own:,} weights, more than the {its:,} of its teacher: --model.encoder-layers, "
