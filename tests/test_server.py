@@ -418,9 +418,14 @@ def test_the_native_engine_serves_in_each_type_what_it_translates_alone(
     assert f"{translator.engine!r}, beam 4" in run.describe(config, models, "http://localhost:5000")
     with running(models, config) as server, ThreadPoolExecutor(16) as threads:
         crowd = list(threads.map(lambda text: server.translate(text).json["translatedText"], texts * 2))
+    (served,) = models.by_pair.values()
+    inspected = models.native_engine(served)
     models.close(5)
     assert crowd == [alone[text] for text in texts * 2]
     assert name != "int8" or "in int8" in repr(translator.engine)
+    # What is looked into is the search in float32, whatever the server computes in.
+    assert inspected.compute_type == "float32"
+    assert (inspected is served.translator.engine) == (served.translator.engine.compute_type == "float32")
 
 
 @pytest.mark.parametrize("patience", [1.0, None])

@@ -105,7 +105,7 @@ class Models:
     def native_engine(self, served: Served) -> TorchEngine:
         """Return the native engine in float32 with a model: its own, or else one that is made when first asked for."""
         translator = served.translator
-        if isinstance(translator.engine, TorchEngine):  # the native one serves in float32 only
+        if isinstance(translator.engine, TorchEngine) and translator.engine.compute_type == "float32":
             return translator.engine
         if served.pool not in self.native:
             self.native[served.pool] = torch_engine([translator.model], translator.tokenizers.target)
