@@ -418,6 +418,7 @@ def test_the_native_engine_serves_in_each_type_what_it_translates_alone(
     assert f"{translator.engine!r}, beam 4" in run.describe(config, models, "http://localhost:5000")
     with running(models, config) as server, ThreadPoolExecutor(16) as threads:
         crowd = list(threads.map(lambda text: server.translate(text).json["translatedText"], texts * 2))
+    assert run.resolved_type(config) == translator.engine.compute_type  # type: ignore[attr-defined]
     (served,) = models.by_pair.values()
     inspected = models.native_engine(served)
     models.close(5)

@@ -189,7 +189,7 @@ def supported_types(device: torch.device = torch.device("cpu")) -> list[ComputeT
     return types
 
 
-def resolve_type(wanted: ComputeType, device: torch.device) -> str:
+def resolve_type(wanted: ComputeType, device: torch.device) -> ComputeType:
     """Return the data type to multiply in: 'auto' is the fastest on a CPU that has instructions for it, else float32.
 
     With AMX that is bfloat16: its matmuls take less time than rounding to int8 does (docs/notes/speed.md). Raise

@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -17,8 +18,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 import uvicorn
 
+from dragoman.config import ComputeType
 from dragoman.config.serve import ServeConfig
+from dragoman.device import device_of
 from dragoman.errors import UsageError
+from dragoman.inference.products import resolve_type
 from dragoman.server.app import App
 from dragoman.server.files import Results
 from dragoman.server.keys import Key, read_keys
@@ -71,9 +75,21 @@ def open_app(config: ServeConfig) -> App:
     """Return the application with its models, warmed up. Raise UsageError and DragomanError as `serve` does."""
     keys, sources = read_settings(config)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # requests have threads enough
+    config = replace(config, compute_type=resolved_type(config))
     models = open_models(config, sources)
     torch.set_num_threads(1)  # of requests, for what they compute beside the search; the search keeps its own
     return App(Service(config, models, keys, detector=open_detector(models)), ROUTES, DIALECTS)
+
+
+def resolved_type(config: ServeConfig) -> ComputeType:
+    """Return the type that the engine multiplies in, which the setting 'auto' leaves open."""
+    if config.compute_type != "auto":
+        return config.compute_type
+    if config.engine == "native":
+        return resolve_type("auto", device_of(config.device))
+    from dragoman.interop.ctranslate2.cache import fastest_type
+
+    return fastest_type()
 
 
 def read_settings(config: ServeConfig) -> tuple[Sequence[Key], Sequence[ModelSource]]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from dragoman.config import ComputeType
 from dragoman.data.batches import Ids
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import MANIFEST, delete_folder, fingerprint, lock_file, new_folder, read_json
@@ -39,13 +40,19 @@ def open_ctranslate2(
     time, each with `threads` threads; suppressed: tokens that no output has. Raise UsageError where this processor
     cannot compute in that type, DragomanError where the folder is damaged or CTranslate2 cannot represent the model.
     """
-    supported = sorted(import_ctranslate2().get_supported_compute_types("cpu"))
     if compute_type == "auto":
-        compute_type = next(name for name in reversed(supported_types()) if name in supported)
+        compute_type = fastest_type()
+    supported = sorted(import_ctranslate2().get_supported_compute_types("cpu"))
     if compute_type not in supported:
         raise UsageError(f"CTranslate2 cannot compute in '{compute_type}' here, only in {', '.join(supported)}")
     folder = converted_model(find_model(Path(path)).resolve(), compute_type, sample)
     return CTranslate2Engine(folder, compute_type, threads, replicas, suppressed)
+
+
+def fastest_type() -> ComputeType:
+    """Return the type in which CTranslate2 is the fastest on this processor."""
+    supported = import_ctranslate2().get_supported_compute_types("cpu")
+    return next(name for name in reversed(supported_types()) if name in supported)
 
 
 def converted_model(folder: Path, compute_type: str, sample: Sequence[Ids]) -> Path:
