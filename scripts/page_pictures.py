@@ -21,6 +21,8 @@ from playwright.sync_api import sync_playwright
 PORT = 5731
 OF_DEMO = "My cousin is arriving from Vietnam on Saturday at 8:35 AM."
 TEXT = f"{OF_DEMO}\nI would like to make an appointment for Thursday at 4:20 PM."
+# Nearly sentences of the demo, so that some words have alternatives.
+UNSURE = "I want to make an appointment for Thursday at 4:20 PM.\nWe are arriving from Vietnam on Saturday at 8:35 AM."
 TO_HEBREW = "The train to Vietnam leaves at 8:35 AM.\nWe are flying to Japan on March 5, 2027."
 LEFT_OUT = "Vietnam"
 BY_NAME = {"page", "page-hebrew"}  # pictures that are drawn only by name
@@ -60,10 +62,10 @@ def serving(model: str) -> Iterator[str]:
 def prepare(tab: Any, name: str) -> None:
     """Bring the page into the state that a picture shows."""
     if name == "page-runs":
-        tab.get_by_role("link", name="Training runs").click()
+        tab.goto(f"{tab.url}runs")
         tab.locator("#samples li").first.wait_for()
         return
-    tab.locator("#source").fill({"page": OF_DEMO, "page-hebrew": TO_HEBREW}.get(name, TEXT))
+    tab.locator("#source").fill({"page": OF_DEMO, "page-words": UNSURE, "page-hebrew": TO_HEBREW}.get(name, TEXT))
     tab.locator("#output .word").first.wait_for()
     tab.wait_for_function("() => !document.querySelector('.working')")
     words = tab.locator("#output .word")
