@@ -25,17 +25,16 @@ from dragoman.errors import UsageError
 from dragoman.inference import products
 from dragoman.inference.products import (
     FEWEST_KEYS,
+    FEWEST_PACKED_ROWS,
     GPU_PRODUCTS,
     PRODUCTS,
     Int8Linear,
-    PackedInt8,
     PackedLinear,
-    PlainInt8,
     can_pack,
     pack_hidden,
     pack_linear,
     pack_weights,
-    prefers_packed_int8,
+    packs_int8,
     resolve_type,
     steady_attention,
     supported_types,
@@ -185,13 +184,13 @@ def test_both_orders_of_an_int8_matrix_give_the_same_bits(monkeypatch: pytest.Mo
     torch.manual_seed(1)
     for inputs, outputs in ((64, 300), (1024, 256), (17, 5)):
         linear = nn.Linear(inputs, outputs)
-        monkeypatch.setattr(products, "prefers_packed_int8", lambda size: False)
+        monkeypatch.setattr(products, "packs_int8", lambda size: False)
         plain = Int8Linear(linear)
-        monkeypatch.setattr(products, "prefers_packed_int8", lambda size: True)
+        monkeypatch.setattr(products, "packs_int8", lambda size: True)
         packed = Int8Linear(linear)
-        assert isinstance(plain.matrix, PlainInt8)
-        assert isinstance(packed.matrix, PackedInt8)
-        for rows in (1, 2, 33, 200):
+        assert plain.packed is None
+        assert packed.packed is not None
+        for rows in (1, FEWEST_PACKED_ROWS, 33, 200):
             x = torch.randn(rows, inputs)
             assert torch.equal(plain(x), packed(x))
             assert not torch.equal(plain(x), packed(x * 1.001 + 0.001))  # the control
@@ -200,7 +199,7 @@ def test_both_orders_of_an_int8_matrix_give_the_same_bits(monkeypatch: pytest.Mo
 def test_large_int8_matrices_are_packed_and_with_amx_smaller_ones_too(monkeypatch: pytest.MonkeyPatch):
     for capabilities, sizes in (({"avx512_vnni": True}, [2**20]), ({"amx_int8": True}, [256 * 1024, 2**20])):
         monkeypatch.setattr(products, "instructions", lambda has=capabilities: has)
-        assert [size for size in (256 * 256, 256 * 1024, 2**20) if prefers_packed_int8(size)] == sizes
+        assert [size for size in (256 * 256, 256 * 1024, 2**20) if packs_int8(size)] == sizes
 
 
 @pytest.mark.parametrize(
@@ -211,7 +210,7 @@ def test_an_output_is_the_same_alone_or_in_a_crowd_in_each_type(
     kind: str, name: str, packed: bool, monkeypatch: pytest.MonkeyPatch
 ):
     """In bfloat16 and int8, where rounding would make much of little, to the last bit."""
-    monkeypatch.setattr(products, "prefers_packed_int8", lambda size: packed)
+    monkeypatch.setattr(products, "packs_int8", lambda size: packed)
     torch.manual_seed(1)
     config = KINDS.get(kind) or replace(TINY, positions=kind)
     model = build(config, WORDS, pad=PAD).eval()
@@ -261,14 +260,12 @@ def test_attention_over_many_rows_is_computed_in_parts(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("name", "packed"), TYPES)
 def test_int8_takes_a_quarter_of_the_memory_of_its_matrices(name: str, packed: bool, monkeypatch: pytest.MonkeyPatch):
-    """And bfloat16 half of it; float32, the control, has the matrix twice."""
-    monkeypatch.setattr(products, "prefers_packed_int8", lambda size: packed)
+    """Half if they are packed as well, as bfloat16; float32, the control, has the matrix twice."""
+    monkeypatch.setattr(products, "packs_int8", lambda size: packed)
     linear = nn.Linear(512, 512)
-    product = PRODUCTS[name](linear)
-    parts = [*vars(product).values(), *vars(getattr(product, "matrix", product)).values()]
-    size = sum(t.nbytes for t in {id(t): t for t in parts if isinstance(t, Tensor)}.values())
+    size = sum(t.nbytes for t in vars(PRODUCTS[name](linear)).values() if isinstance(t, Tensor))
     least, most = {"int8": (0.25, 0.26), "bfloat16": (0, 0.51), "float32": (2, 2.1)}[name]
-    assert least * linear.weight.nbytes <= size < most * linear.weight.nbytes
+    assert (1 + packed) * least * linear.weight.nbytes <= size < (1 + packed) * most * linear.weight.nbytes
 
 
 def test_a_type_that_the_processor_has_no_instructions_for_is_refused(monkeypatch: pytest.MonkeyPatch):
