@@ -22,6 +22,7 @@ from dragoman.server.app import App
 from dragoman.server.files import Results
 from dragoman.server.keys import Key, caller_of, digest
 from dragoman.server.models import Models
+from dragoman.server.own import texts
 from dragoman.server.reading import FREE, MAX_BODY, Room
 from dragoman.server.store import Store
 from dragoman.server.texts import MAX_FORBIDDEN, MAX_TARGETS, MAX_TERMS
@@ -207,6 +208,27 @@ def test_a_request_has_so_many_words_and_no_more(models: Models):
         assert (ask(glossary=[f"dog\t{most}"]), ask(glossary=[f"dog\t{most}|more"])) == (200, 400)
         terms = [f"y{number}\tz" for number in range(MAX_TERMS + 1)]
         assert (ask(glossary=terms[1:]), ask(glossary=terms)) == (200, 400)
+
+
+def test_a_prefix_is_charged_for_each_text_that_has_it(models: Models, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(texts, "MAX_PREFIX", 10)
+    with running(models, replace(CONFIG, characters=100)) as server:
+
+        def ask(path: str, **fields: Any) -> int:
+            return server.ask("POST", f"/api/v1/{path}", {"source": "en", "target": "ko", **fields}).status
+
+        long = "말" * 10
+        assert ask("translate", texts=["a"] * 10, prefix=long[1:]) == 200
+        assert ask("translate", texts=["a"] * 10, prefix=long) == 413
+        assert ask("translate", texts=["a"] * 10, prefix=[long] + [""] * 9) == 200
+        assert ask("translate", texts=["a"] * 10, prefix=[long] * 10) == 413
+        assert (
+            ask("translate", texts=["a"], prefix=f"{long}말")
+            == ask("alternatives", text="a", prefix=f"{long}말")
+            == 400
+        )
+        assert ask("alternatives", text="a" * 90, prefix=long) == 200
+        assert ask("alternatives", text="a" * 91, prefix=long) == 413
 
 
 # --- What is kept

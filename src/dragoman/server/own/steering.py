@@ -69,7 +69,7 @@ class WordsAnswer(Struct):
 
 def characters_of(request: AlternativesRequest, file: Upload | None) -> int:
     """Return how many characters a request has."""
-    return len(request.text)
+    return len(request.text) + len(request.prefix)
 
 
 def characters_of_pairs(request: WordsRequest, file: Upload | None) -> int:

@@ -19,6 +19,7 @@ from dragoman.text.glossary import Entry, Glossary, parse_entry
 from dragoman.translation.safeguards import Safeguards
 
 AUTO = "auto"
+MAX_PREFIX = 10_000  # characters of a prefix
 Strings = list[Annotated[str, Meta(min_length=1)]]
 
 
@@ -106,7 +107,13 @@ class DetectAnswer(Struct):
     texts: list[list[DetectedLanguage]]
 
 
-def characters_of(request: TranslateRequest | DetectRequest, file: Upload | None) -> int:
+def characters_of(request: TranslateRequest, file: Upload | None) -> int:
+    """Return how many characters a request has. The prefix of all texts counts for each of them."""
+    prefixes = [request.prefix] * len(request.texts) if isinstance(request.prefix, str) else request.prefix
+    return sum(map(len, (*request.texts, *prefixes)))
+
+
+def characters_of_detection(request: DetectRequest, file: Upload | None) -> int:
     """Return how many characters a request has."""
     return sum(map(len, request.texts))
 
@@ -161,7 +168,9 @@ def task_of(call: Call, request: Wishes, source: str | None, target: str) -> Tas
 
 
 def check_prefixes(prefixes: Sequence[str]) -> None:
-    """Raise Refusal for a prefix of several lines, of which only the first line of a text could have any."""
+    """Raise Refusal for a prefix that is too long, or of several lines: only the first line of a text could have it."""
+    if any(len(prefix) > MAX_PREFIX for prefix in prefixes):
+        raise Refusal(400, f"a prefix has at most {MAX_PREFIX:,} characters")
     if any("\n" in prefix.strip() for prefix in prefixes):
         raise Refusal(400, "a prefix has line breaks; send each line as a text of its own, with its own prefix")
 
@@ -256,5 +265,5 @@ def detect(call: Call) -> DetectAnswer:
 
 ROUTES = (
     Route("POST", "/api/v1/translate", translate, OWN, TranslateRequest, TranslateAnswer, characters_of),
-    Route("POST", "/api/v1/detect", detect, OWN, DetectRequest, DetectAnswer, characters_of),
+    Route("POST", "/api/v1/detect", detect, OWN, DetectRequest, DetectAnswer, characters_of_detection),
 )
