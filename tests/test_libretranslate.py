@@ -104,6 +104,23 @@ def test_the_language_of_each_text_is_detected(server: Running, alone: str):
     assert server.ask("POST", "/detect", {"q": "🙂"}).json == [{"confidence": 0.0, "language": "en"}]
 
 
+def test_the_language_is_that_of_the_words_and_not_of_the_markup(server: Running, alone: str):
+    english = f"<p lang='ko' title='개'>{TEXT}</p>"
+    korean = '<p class="btn btn-primary">개가 <a href="/the/red/cats" target="_blank" onclick="save()">봐요</a></p>'
+    assert server.translate(korean, source="auto").json["detectedLanguage"]["language"] == "en"  # as text
+    for text, language in ((english, "en"), (korean, "ko")):
+        found = server.translate(text, source="auto", format="html").json
+        assert found["detectedLanguage"]["language"] == language
+        body = {"texts": [text], "target": "ko", "format": "html"}
+        (one,) = server.ask("POST", "/api/v1/translate", body).json["translations"]
+        assert (one["source"], one["text"]) == (language, found["translatedText"])
+        body = {"text": [text], "target_lang": "KO"}
+        for form in ("html", "xml"):
+            (one,) = server.ask("POST", "/v2/translate", {**body, "tag_handling": form}).json["translations"]
+            assert one["detected_source_language"] == language.upper()
+    assert server.translate("<b>7</b>", source="auto", format="html").json["detectedLanguage"]["confidence"] == 0
+
+
 def test_varieties_are_detected_as_what_is_served():
     detector = Detector(["pt-BR", "zh-Hant", "zh-Hans", "en", "xx"])
     assert detector.rank("A senhora não está em casa hoje.")[0].language == "pt-BR"

@@ -131,14 +131,14 @@ def translate(call: Call) -> TranslateAnswer:
     request: TranslateRequest = call.request
     texts, single = as_list(request.q), isinstance(request.q, str)
     check_size(call.service, texts, request.alternatives)
-    target, detected = find_target(call.service, request.target), []
+    target, parse, detected = find_target(call.service, request.target), FORMS[request.format], []
     if request.source.lower() == "auto":
-        detected = [DetectedLanguage(sure, code) for code, sure in detect_sources(call.service, texts, target)]
+        detected = [DetectedLanguage(sure, code) for code, sure in detect_sources(call.service, texts, target, parse)]
         sources = [one.language for one in detected]
     else:
         sources = [find_target(call.service, request.source)] * len(texts)
         check_pair(call.service, sources[0], target)
-    task = Task(target, FORMS[request.format], request.alternatives)
+    task = Task(target, parse, request.alternatives)
     found = translate_texts(call, texts, sources, task)
     answer = TranslateAnswer(found[0].text if single else [one.text for one in found])
     if detected:

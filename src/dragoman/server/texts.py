@@ -8,6 +8,7 @@ from dragoman.documents import FORMS, Document, Parse, read_text
 from dragoman.server.reading import Refusal
 from dragoman.server.routes import Call
 from dragoman.server.service import Service
+from dragoman.text import placeholders
 from dragoman.text.glossary import MAX_TERM_LENGTH
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.translation import Translation
@@ -121,11 +122,16 @@ def put_together(document: Document, found: Sequence[Translation], task: Task) -
     return Translated(document, tuple(found), best, tuple(others), tuple(scores[other] for other in others))
 
 
-def detect_sources(service: Service, texts: Sequence[str], target: str) -> list[tuple[str, float]]:
+def detect_sources(
+    service: Service, texts: Sequence[str], target: str, parse: Parse = FORMS["text"]
+) -> list[tuple[str, float]]:
     """Return the language of each text, among those that can be translated into the target, and the target itself.
 
-    With each, how sure it is, from 0 to 100.
+    With each, how sure it is, from 0 to 100. parse: how the texts are read; markup has no language.
     """
+    if parse is not FORMS["text"]:
+        inside = [read_text(text, parse).texts for text in texts]
+        texts = ["\n".join(placeholders.remove(one)[0] for one in found) for found in inside]
     models = service.models
     among = {target, *(source for source in models.sources if models.path(source, target))}
     detector = service.need_detector()

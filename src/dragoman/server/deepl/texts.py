@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from dragoman.documents import Parse, Tags
+from dragoman.documents import FORMS, Parse, Tags
 from dragoman.documents.html import html_passages
 from dragoman.documents.plain import paragraph_passages, plain_passages
 from dragoman.documents.xml import xml_passages
@@ -95,11 +95,11 @@ def refuse_unsupported(request: Wishes) -> None:
         raise Refusal(400, "Parameter 'formality' is not supported for this target language.")
 
 
-def sources_of(call: Call, texts: list[str], given: str | None, target: str) -> list[str]:
+def sources_of(call: Call, texts: list[str], given: str | None, target: str, parse: Parse = FORMS["text"]) -> list[str]:
     """Return the language of each text: the one that is given, else the one that is detected. Raise Refusal."""
     models = call.service.models
     if not given:
-        return [language for language, _ in detect_sources(call.service, texts, target)]
+        return [language for language, _ in detect_sources(call.service, texts, target, parse)]
     source = find(call.service, "source_lang", given, models.languages)
     if source != target and not models.path(source, target):
         raise Refusal(400, f"Value for 'target_lang' not supported: {source} cannot be translated into {target}.")
@@ -144,10 +144,11 @@ def translate(call: Call) -> TranslateAnswer:
     check_size(call.service, texts, 0)
     refuse_unsupported(request)
     target = find(call.service, "target_lang", request.target_lang, call.service.models.languages)
-    sources = sources_of(call, texts, request.source_lang, target)
+    parse = parse_of(request)
+    sources = sources_of(call, texts, request.source_lang, target, parse)
     task = Task(
         target,
-        parse_of(request),
+        parse,
         beam=1 if request.model_type == GREEDY else None,
         split="none" if request.split_sentences in ("0", False) else "sentences",
         safeguards=Safeguards(glossary=glossary_of(call, request, sources[0], target)),

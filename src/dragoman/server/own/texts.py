@@ -126,15 +126,16 @@ def translate(call: Call) -> TranslateAnswer:
         raise Refusal(400, "a list of prefixes must have one for each text")
     check_prefixes([request.prefix] if isinstance(request.prefix, str) else request.prefix)
     target, source = languages_of(call, request)
+    parse = FORMS[request.format]
     if source is None:
-        sources, sure = map(list, zip(*detect_sources(call.service, request.texts, target), strict=True))
+        sources, sure = map(list, zip(*detect_sources(call.service, request.texts, target, parse), strict=True))
     else:
         sources, sure = [source] * len(request.texts), None
     if annotated := request.alignment or request.word_scores or request.others:
         check_annotations(call, request, sources, target)
     task = replace(
         task_of(call, request, source, target),
-        parse=FORMS[request.format],
+        parse=parse,
         alternatives=request.alternatives,
         prefixes=request.prefix,
     )
