@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -302,6 +303,31 @@ def test_documents_are_gone_after_an_hour(keeping: Running, state: Path, monkeyp
     assert keeping.ask("GET", path).status == keeping.ask("POST", *asked, **key).status == 404
     Results(state).sweep()
     assert list((state / "documents").iterdir()) == []
+
+
+def test_a_document_that_waits_for_more_than_an_hour_is_not_lost(
+    keeping: Running, state: Path, monkeypatch: pytest.MonkeyPatch
+):
+    go, translate_document = threading.Event(), files.translate_document
+    monkeypatch.setattr(files, "PROMPT", 0.0)
+    monkeypatch.setattr(files, "translate_document", lambda *task: go.wait(20) and translate_document(*task))
+    handle, key = upload(keeping, "/v2/document").json, {"Authorization": "DeepL-Auth-Key first"}
+    path, body = f"/v2/document/{handle['document_id']}", {"document_key": handle["document_key"]}
+    until(lambda: keeping.ask("POST", path, body, **key).json["status"] == "translating")
+    with monkeypatch.context() as later:
+        later.setattr(files, "KEPT", -1.0)
+        for own in ({}, dict(files.OWN)):  # another process with the same folder sweeps it, too
+            later.setattr(files, "OWN", own)
+            Results(state).sweep()
+            assert keeping.ask("POST", path, body, **key).json["status"] == "translating"
+    go.set()
+    until(lambda: not files.OWN)
+    assert keeping.ask("POST", f"{path}/result", body, **key).status == 200
+
+
+def test_a_lock_that_another_process_has_just_deleted_is_no_error(state: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(files, "lock_file", lambda *_, **__: contextlib.nullcontext())
+    assert not Results(state).is_waited_for("0" * 32)
 
 
 def test_a_document_that_cannot_be_written_takes_no_place(keeping: Running, state: Path, monkeypatch: Any, capsys: Any):

@@ -125,22 +125,24 @@ class Results:
         self.store = Store(folder, "documents")
 
     def new(self, owner: str) -> str:
-        """Return the name of a new result. Those that are older than an hour are deleted. Raise Refusal."""
+        """Return the name of a new result. What is old is deleted, see `sweep`. Raise Refusal."""
         name = self.store.new_name(owner)
         self.sweep()
         return name
 
     def sweep(self) -> None:
-        """Delete what is older than an hour."""
-        for file in self.store.folder.glob("*") if self.store.folder else ():
-            with contextlib.suppress(OSError):  # another server was faster
-                if time.time() - file.stat().st_mtime > KEPT:
-                    file.unlink(missing_ok=True)
+        """Delete what is older than an hour, but no document that waits or is being translated."""
+        with self.store.locked():  # so none is done in between
+            for file in self.store.folder.glob("*") if self.store.folder else ():
+                with contextlib.suppress(OSError):  # another server was faster
+                    old = time.time() - file.stat().st_mtime > KEPT
+                    if old and not self.is_waited_for(file.stem.rpartition("-")[2]):
+                        file.unlink(missing_ok=True)
 
     def find(self, name: str, owner: str | None) -> dict[str, Any]:
-        """Return what is known of a document; see `Store.read`. Raise Refusal where it is older than an hour."""
+        """Return what is known of a document; see `Store.read`. Raise Refusal where it was done over an hour ago."""
         record = self.store.read(name, owner)
-        if time.time() - record["written"] > KEPT:
+        if record["status"] not in UNFINISHED and time.time() - record["written"] > KEPT:
             raise Refusal(404, EXPIRED)
         return record
 
@@ -200,7 +202,7 @@ class Results:
             return True
         try:
             with lock_file(self.lock(name), wait=False):
-                self.lock(name).unlink()
+                self.lock(name).unlink(missing_ok=True)
             return False
         except BlockingIOError:
             return True
