@@ -17,10 +17,12 @@ import pytest
 from conftest import Ran, toy_pairs
 from serving import CONFIG, Answer, Running, multipart, running, until
 
+from dragoman.decoding.rows import Ticket
 from dragoman.inspection.summary import Summary
 from dragoman.server import files
 from dragoman.server.keys import MAX_CALLERS, Key, Usage, digest
 from dragoman.server.models import Models
+from dragoman.translation.annotate import Annotator
 
 TEXT = "The dog sees 4 red cats."
 KEYS = [Key("one", digest("first")), Key("two", digest("second"))]
@@ -106,6 +108,23 @@ def test_what_is_computed_beside_the_search_goes_one_at_a_time_and_has_a_deadlin
         late = server.ask("POST", "/api/v1/translate", body)
         assert (late.status, "longer than 0.5 seconds" in late.json["error"]["message"]) == (503, True)
         assert server.ask("POST", "/api/v1/translate", {**body, "word_scores": False}).status == 200
+
+
+def test_the_deadline_of_words_counts_between_two_translations(models: Models, monkeypatch: pytest.MonkeyPatch):
+    tickets, others = list[Ticket](), Annotator.others
+
+    def take_long(*task: Any) -> Any:
+        tickets[-1].deadline = deadline
+        return others(*task)
+
+    with running(models, CONFIG) as server:
+        turn = server.service.turn
+        monkeypatch.setattr(server.service, "turn", lambda ticket: (tickets.append(ticket), turn(ticket))[1])
+        monkeypatch.setattr(Annotator, "others", take_long)
+        body, deadline = {"texts": [TEXT] * 3, "translations": ["개"] * 3, "source": "en", "target": "ko"}, 0.0
+        assert (server.ask("POST", "/api/v1/words", body).status, len(tickets)) == (503, 2)
+        deadline = math.inf
+        assert (server.ask("POST", "/api/v1/words", body).status, len(tickets)) == (200, 2 + 3)
 
 
 def test_alternatives_have_scores_and_a_sentence_in_parts_says_so(server: Running, models: Models):

@@ -1,7 +1,7 @@
 """Let people steer a translation: other words for a place, and what a model says of a translation that they wrote."""
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -122,20 +122,16 @@ def words(call: Call) -> WordsAnswer:
         raise Refusal(400, f"{source} cannot be translated into {target}")
     check_one_model(call, source, target)
     (served,) = path
-    annotator, tags = served.translator.annotator, [request.tag] * len(request.texts)
-    pairs: list[Any] = [[pair] for pair in zip(request.texts, request.translations, strict=True)]
-    with call.service.turn(call.ticket):
-        scores, others = annotator.word_scores(pairs, tags), annotator.others(pairs, tags)
-        found = zip(scores, others, annotator.links(pairs, tags), strict=True)
+    annotator, tags = served.translator.annotator, [request.tag]
+    answer = WordsAnswer([])
+    for pair in zip(request.texts, request.translations, strict=True):
+        with call.service.turn(call.ticket):
+            (scores,), (others,) = annotator.word_scores([[pair]], tags), annotator.others([[pair]], tags)
+            (links,) = annotator.links([[pair]], tags)
+        rounded = [(word, round(log_p, 4)) for word, log_p in scores]
+        answer.translations.append(TranslationWords(rounded, [round(most, 4) for most in others], links))
     call.service.usage.add(call.caller, sum(map(len, request.texts)))
-    return WordsAnswer(
-        [
-            TranslationWords(
-                [(word, round(log_p, 4)) for word, log_p in of_words], [round(most, 4) for most in of_others], links
-            )
-            for of_words, of_others, links in found
-        ]
-    )
+    return answer
 
 
 ROUTES = (
