@@ -5,7 +5,7 @@ import io
 import json
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import accumulate
@@ -14,15 +14,18 @@ from typing import Any
 
 import deepl
 import pytest
-from conftest import Ran, toy_pairs
+from conftest import TINY, Ran, save_random, toy_pairs
 from serving import CONFIG, Answer, Running, multipart, running, until
 
+from dragoman.data.corpus import Pair
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.decoding.rows import Ticket
 from dragoman.inspection.summary import Summary
 from dragoman.server import files
 from dragoman.server.keys import MAX_CALLERS, Key, Usage, digest
-from dragoman.server.models import Models
+from dragoman.server.models import Models, open_models, parse_models
 from dragoman.translation.annotate import Annotator
+from dragoman.translation.translator import Translator
 
 TEXT = "The dog sees 4 red cats."
 KEYS = [Key("one", digest("first")), Key("two", digest("second"))]
@@ -289,6 +292,46 @@ def test_words_are_not_scored_through_a_pivot(models: Models):
         assert served["en", "ko"]["through"] == ["de"]
         assert not served["en", "ko"]["word_scores"]
         assert served["en", "de"]["word_scores"]
+
+
+@pytest.fixture(scope="module")
+def legs(trained: Path, pairs: Sequence[Pair], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server that translates from English into Korean through German. The model of the first step knows a tag."""
+    tokenizer = Tokenizer.train((text for pair in pairs for text in pair), tags=["news"])
+    first = save_random(TINY, tokenizer, tmp_path_factory.mktemp("tagged") / "model")
+    config = replace(CONFIG, pivot="de")
+    opened = open_models(config, parse_models([f"en-de={first}", f"de-ko={trained}"], "de"))
+    with running(opened, config) as started:
+        yield started
+    opened.close(5)
+
+
+def test_the_tag_of_a_request_is_for_the_first_model(legs: Running):
+    (pair,) = (one for one in legs.ask("GET", "/api/v1/models").json["pairs"] if one["through"])
+    assert pair["tags"] == ["news"]
+    assert own(legs, texts=[TEXT], tag="news")
+    assert steered(legs, "alternatives", text=TEXT, tag="news")
+    assert len(steered(legs, "inspect", text=TEXT, tag="news")["inspections"]) == 2
+    wrong = {"texts": [TEXT], "source": "de", "target": "ko", "tag": "news"}  # the control: the second one has none
+    assert legs.ask("POST", "/api/v1/translate", wrong).status == 400
+
+
+def test_what_is_wrong_with_either_of_two_translations_is_said(legs: Running, monkeypatch: pytest.MonkeyPatch):
+    translate, wrong = Translator.translate, list[dict[str, Any]]()
+    monkeypatch.setattr(
+        Translator, "translate", lambda *task: [replace(one, **wrong.pop(0)) for one in translate(*task)]
+    )
+    good = {"finished": True, "retried": False, "flags": ()}
+    bad = {"finished": False, "retried": True, "flags": ("loop", "empty")}
+    for first, second, said in (
+        (bad, good, (False, True, ["loop", "empty"])),
+        (good, bad, (False, True, ["loop", "empty"])),
+        ({**good, "flags": ("empty",)}, bad, (False, True, ["empty", "loop"])),
+        (good, good, (True, False, [])),
+    ):
+        wrong += [first, second]
+        (found,) = own(legs, texts=[TEXT])
+        assert (found["finished"], found["retried"], found["flags"]) == said
 
 
 def test_what_is_served_is_listed(server: Running, models: Models):

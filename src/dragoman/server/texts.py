@@ -75,13 +75,24 @@ def translate_texts(call: Call, texts: Sequence[str], sources: Sequence[str], ta
 def translate_lines(
     call: Call, lines: Sequence[str], prefixes: Sequence[str], source: str, task: Task
 ) -> list[Translation]:
-    """Return the translations of texts of one line, by one model or by two, one after the other."""
-    legs = translators_of(call, source, task)
-    found: list[Translation] = []
-    for translator in legs:
-        found = translator.translate(lines, task.tag, prefixes if translator is legs[-1] else "")
-        lines = [translation.text for translation in found]
-    return found
+    """Return the translations of texts of one line, by one model or by two, one after the other.
+
+    The tag is for the first model. What was wrong with its translations is wrong with those of the second one.
+    """
+    *before, last = translators_of(call, source, task)
+    if not before:
+        return last.translate(lines, task.tag, prefixes)
+    (first,) = before
+    through = first.translate(lines, task.tag)
+    return [
+        replace(
+            one,
+            finished=pivot.finished and one.finished,
+            flags=tuple(dict.fromkeys((*pivot.flags, *one.flags))),
+            retried=pivot.retried or one.retried,
+        )
+        for pivot, one in zip(through, last.translate([one.text for one in through], "", prefixes), strict=True)
+    ]
 
 
 def translators_of(call: Call, source: str, task: Task) -> list[Translator]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 from starlette.responses import Response
 
 from dragoman.config import SearchConfig
@@ -222,6 +222,7 @@ def inspect_sentence(call: Call) -> InspectAnswer:
     for served in path:
         inspections.append(inspect_leg(call, served, text))
         text = inspections[-1].translation
+        call = replace(call, request=structs.replace(call.request, tag=""))  # the tag is for the first model
     return InspectAnswer(inspections)
 
 

@@ -88,12 +88,12 @@ def alternatives(call: Call) -> AlternativesAnswer:
     task = task_of(call, request, source, target)
     if source == target:
         return AlternativesAnswer([], source, target)
-    text = request.text
+    text, tag = request.text, task.tag
     task = replace(task, beam=task.beam or min(BEAM, call.service.config.beam))
     *before, translator = translators_of(call, source, task)
     for first in before:
-        text = first.translate(text, task.tag).text
-    found = translator.alternatives(text, request.prefix, task.tag, count=request.count)
+        text, tag = first.translate(text, tag).text, ""  # the tag is for the first model
+    found = translator.alternatives(text, request.prefix, tag, count=request.count)
     call.service.usage.add(call.caller, len(request.text))
     words = [
         AlternativeWord(
