@@ -18,6 +18,7 @@ from dragoman.inspection.page import EXPORT, IMPORT, page_script
 from dragoman.server.keys import Key
 from dragoman.server.models import Models, open_models, parse_models
 from dragoman.server.page import INSPECTION, WEB, document, parts, parts_of, strings
+from dragoman.server.reading import MAX_VALUES
 
 TEXT = "The dog sees 2 red cats."
 OTHER = "The cat likes 3 black bears."
@@ -746,6 +747,20 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         item.last.get_by_role("button", name="Try again").click()
         expect(item.last).to_contain_text("translated; texts: 1")
         assert item.count() == count
+
+
+def test_a_document_goes_with_a_glossary_of_many_terms(visit, models: Models, tmp_path: Path):
+    with running(models, replace(CONFIG, state=str(tmp_path))) as keeping:
+        tab = visit("#source=en&target=ko", at=keeping).tab
+        terms = [*(f"x{number}\ty" for number in range(MAX_VALUES)), "dog\t강아지"]
+        file = {"name": "x.tsv", "mimeType": "text/plain", "buffer": "\n".join(terms).encode()}
+        tab.locator("#open-terms").set_input_files(file)
+        expect(tab.locator("#terms-count")).to_have_text(f"({len(terms)})")
+        tab.evaluate(DROP, TEXT)
+        tab.get_by_text("translated; texts: 1").wait_for()
+        (document,) = keeping.ask("GET", "/api/v1/documents").json["documents"]
+        content = keeping.ask("GET", f"/api/v1/documents/{document['id']}/content").body
+        assert content.decode() == answered(keeping, TEXT, glossary=["dog\t강아지"])[0] != answered(keeping, TEXT)[0]
 
 
 # When something goes wrong.

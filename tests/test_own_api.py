@@ -153,6 +153,7 @@ def test_a_request_has_its_own_glossary_and_prefix(server: Running, alone: str):
     assert sorted(bound["terms_met"] + bound["terms_missed"]) == ["dog", "red"]
     assert {f"no {term}" for term in bound["terms_missed"]} <= set(bound["flags"])
     assert ("개들" in bound["text"]) == ("dog" in bound["terms_met"])
+    assert [bound] == own(server, texts=[TEXT], glossary=["dog\t개들\nred\t엉뚱한 말\n"])
     first, second = begun["text"].split("\n")
     assert first.startswith("말")
     assert second == alone

@@ -36,7 +36,7 @@ class Wishes(Direction, kw_only=True):
     tag: str = ""
     beam: Annotated[int, Meta(ge=1)] | None = None
     split: Split = "sentences"
-    glossary: Strings = []  # lines as a glossary file has them
+    glossary: Strings = []  # lines as a glossary file has them, one or several in a string
     glossary_ids: Strings = []  # of /api/v1/glossaries; the first one counts most, and lines count more
     forbid: Strings = []
 
@@ -195,9 +195,13 @@ def glossary_of(call: Call, request: Wishes, source: str | None, target: str) ->
 
 
 def read_lines(lines: Sequence[str]) -> list[Entry]:
-    """Return the entries that lines of a glossary file say. Raise UsageError."""
+    """Return the entries that lines of a glossary file say. Raise UsageError.
+
+    A string may have several lines, because the values of a form are few.
+    """
+    every = [line for some in lines for line in some.split("\n") if line.strip()]
     try:
-        return [parse_entry(line, number) for number, line in enumerate(lines, start=1)]
+        return [parse_entry(line, number) for number, line in enumerate(every, start=1)]
     except ValueError as error:
         raise UsageError(f"glossary: {error}") from None
 

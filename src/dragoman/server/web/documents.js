@@ -97,7 +97,7 @@ async function translateFile(file) {
     const form = new FormData();
     const { glossary, ...languages } = wishOf();
     for (const [field, value] of Object.entries(languages)) form.append(field, value);
-    for (const line of glossary ?? []) form.append("glossary", line);
+    if (glossary) form.append("glossary", glossary.join("\n")); // a form has few values
     form.append("file", file);
     found = await ask("api/v1/documents", { body: form, signal: stop.signal });
     identity = found.id;
