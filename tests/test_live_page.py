@@ -524,6 +524,28 @@ def test_lines_that_are_no_terms_are_named_with_the_reason_and_the_others_kept(v
     assert twice.inner_text() == ""
 
 
+def test_many_terms_are_compared_once_for_each_key(visit):
+    tab = visit("#source=en&target=ko").tab
+    tab.evaluate(
+        """() => {
+          const { normalize } = String.prototype;
+          window.compared = 0;
+          String.prototype.normalize = function (...how) { compared += 1; return normalize.apply(this, how); };
+        }"""
+    )
+    count, target = 300, tab.get_by_label("Translation of term 1", exact=True)
+    terms = "".join(f"x{number}\ty\n" for number in range(count))
+    tab.locator("#glossary summary").click()
+    for wanted in ("y", "z"):  # the second time, all are there already
+        file = {"name": "x.tsv", "mimeType": "text/plain", "buffer": terms.replace("y", wanted).encode()}
+        tab.locator("#open-terms").set_input_files(file)
+        expect(target).to_have_value(wanted)
+    assert count < tab.evaluate("compared") < 20 * count
+    tab.evaluate("compared = 0")
+    target.press("a")
+    assert count <= tab.evaluate("compared") < 3 * count
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_nothing_below_the_boxes_moves_when_notes_come(visit, width: int):
     page = visit("#source=en&target=ko", width=width)

@@ -109,14 +109,19 @@ function drawCount() {
   const count = linesOf(rows()).length;
   at("#terms-count").textContent = count ? `(${count})` : "";
   at("#save-terms").disabled = !count;
-  const said = rows().map(sayTwice).join(" ").trim();
+  const said = sayTwice().join(" ");
   if (at("#terms-twice").textContent !== said) at("#terms-twice").textContent = said;
 }
 
 // Of two entries for a term the first counts.
-function sayTwice(row, number) {
-  const first = rows().findIndex((other) => complete(other) && normal(other[0]) === normal(row[0]));
-  return complete(row) && first < number ? `${t("line", number + 1)}: ${t("term-fault.twice", normal(row[0]), first + 1)}.` : "";
+function sayTwice() {
+  const first = new Map(); // the lines of the terms
+  return rows().flatMap((row, index) => {
+    if (!complete(row)) return [];
+    const [source, number] = [normal(row[0]), index + 1];
+    if (!first.has(source)) first.set(source, number);
+    return first.get(source) < number ? [`${t("line", number)}: ${t("term-fault.twice", source, first.get(source))}.`] : [];
+  });
 }
 
 function field(row, column, number) {
@@ -152,11 +157,16 @@ function remove(number) {
   at("#add-term").focus();
 }
 
+// The first row of each term, by its name.
+function rowsByTerm() {
+  const found = new Map();
+  rows().forEach(([source], index) => source.trim() && !found.has(normal(source)) && found.set(normal(source), index));
+  return found;
+}
+
 // Adds a term, or gives it another translation where there is one.
-function put(row) {
-  const same = rows().findIndex(([source]) => row[0] && normal(source) === normal(row[0]));
-  if (same < 0) rows().push(row);
-  else rows()[same] = row;
+function put(row, known = rowsByTerm()) {
+  rows()[known.get(normal(row[0])) ?? rows().length] = row;
 }
 
 function addTerm() {
@@ -188,6 +198,7 @@ function pasteTerms(event) {
 // another translation.
 function takeLines(text) {
   const first = new Map(); // the lines of the terms
+  const known = rowsByTerm();
   const replaced = [];
   const faults = text.replace(/^\ufeff/, "").split(/\r?\n/).map((line, index) => {
     if (!line.trim() || line.startsWith("#")) return "";
@@ -200,10 +211,10 @@ function takeLines(text) {
     if ([source, ...every].some((term) => [...term].length > LONGEST)) return t("term-fault.long", LONGEST);
     if (first.has(source)) return t("term-fault.twice", source, first.get(source));
     first.set(source, index + 1);
-    const [, old = ""] = rows().find(([known]) => normal(known) === source) ?? [];
+    const [, old = ""] = rows()[known.get(source)] ?? [];
     const [was, is] = [formsOf(old).join(" | "), every.join(" | ")];
     if (was && was !== is) replaced.push(t("term-replaced", source, was, is));
-    put([source, targets, rule || "match"]);
+    put([source, targets, rule || "match"], known);
     return "";
   });
   if (first.size) terms[pairName] = rows().filter(([source, targets]) => source.trim() || targets.trim());
