@@ -131,6 +131,11 @@ def test_the_language_is_detected_and_languages_are_swapped(visit, trained: Path
         (new,) = answered(both, TEXT)
         page.shows(new)
         assert re.fullmatch(r"English, \d+ % sure", tab.locator("#detected").inner_text())
+        half = f"{' ' * (1998 - len(TEXT))}😀"  # half of it is in the part of the text that is looked at
+        page.type(f"{TEXT}\n{half}")
+        page.shows(f"{new}\n{half}")
+        page.type(TEXT)
+        page.shows(new)
         assert tab.evaluate("[document.querySelector('#source').lang, document.querySelector('#output').lang]") == [
             "en", "ko",
         ]  # fmt: skip
@@ -771,6 +776,32 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         assert item.count() == count
 
 
+def test_a_document_is_asked_for_again_where_the_server_does_not_answer_once(visit, models: Models, tmp_path: Path):
+    with running(models, replace(CONFIG, state=str(tmp_path))) as keeping:
+        tab = visit("#source=en&target=ko", at=keeping, expected="Failed to load resource").tab
+        tab.evaluate("() => { const wait = setTimeout; window.setTimeout = (then, time) => wait(then, time / 20); }")
+        begun = {"id": "x", "name": "a.txt", "status": "queued", "texts": 2, "translated": 0, "faults": []}
+        busy = {"status": 503, "headers": {"Retry-After": "1"}, "json": {"error": {"message": "busy"}}}
+        answers = iter([None, busy, {"json": {**begun, "status": "done"}}])
+        tab.route("**/api/v1/documents", lambda route: route.fulfill(status=201, json=begun))
+        tab.route(
+            "**/api/v1/documents/x", lambda route: route.fulfill(**found) if (found := next(answers)) else route.abort()
+        )
+        tab.evaluate(
+            """() => {
+              window.said = [];
+              const list = document.querySelector("#document-list");
+              const note = () => said.push(list.querySelector("span")?.textContent);
+              new MutationObserver(note).observe(list, { childList: true, subtree: true });
+            }"""
+        )
+        tab.evaluate(DROP, TEXT)
+        tab.get_by_text("translated; texts: 2").wait_for()
+        passing = ["The server does not answer. Try again in a moment.", "The server is busy."]
+        said = list(dict.fromkeys(tab.evaluate("said")))
+        assert said == ["sending …", "0 of 2 texts", *passing, "translated; texts: 2"]
+
+
 def test_a_document_goes_with_a_glossary_of_many_terms(visit, models: Models, tmp_path: Path):
     with running(models, replace(CONFIG, state=str(tmp_path))) as keeping:
         tab = visit("#source=en&target=ko", at=keeping).tab
@@ -905,6 +936,10 @@ def test_a_key_is_asked_for_and_kept_nowhere(visit, models: Models):
         assert "secret" not in page.tab.evaluate(
             "JSON.stringify([{...localStorage}, {...sessionStorage}, location.href, document.cookie])"
         )
+        other = {"status": 403, "json": {"error": {"message": "there are 1000 already"}}}  # which no key would change
+        page.tab.route("**/api/v1/translate", lambda route: route.fulfill(**other))
+        page.type(OTHER)
+        expect(page.tab.locator("#trouble")).to_have_text("there are 1000 already")
 
 
 # Nothing leaves, nothing runs.

@@ -14,6 +14,7 @@ export class Trouble extends Error {
 }
 
 const OFFLINE_SECONDS = 5;
+const WRONG_KEY = /key is not valid|Invalid API key/; // not each 403 is about the key
 
 // Returns the answer as a Response. body: an object to send as JSON, or a form.
 export async function fetchFrom(path, { method = "POST", body, signal } = {}) {
@@ -49,6 +50,6 @@ async function troubleOf(response) {
   const seconds = Math.max(1, Math.ceil(Number(response.headers.get("Retry-After")) || 1));
   if (status === 503 && message.includes("longer than")) return new Trouble("late", message);
   if (status === 503 || status === 429) return new Trouble("busy", message, seconds);
-  if (status === 401 || (status === 403 && key)) return new Trouble("key", message);
+  if (status === 401 || (status === 403 && WRONG_KEY.test(message))) return new Trouble("key", message);
   return new Trouble(status < 500 ? "refused" : "failed", message);
 }

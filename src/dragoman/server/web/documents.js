@@ -101,13 +101,21 @@ async function translateFile(file) {
     form.append("file", file);
     found = await ask("api/v1/documents", { body: form, signal: stop.signal });
     identity = found.id;
+    let trouble = null; // that passes
     while (found.status !== "done") {
       if (found.error) throw new Trouble("refused", found.error);
       Object.assign(bar, { max: found.texts || 1, value: found.translated });
-      item.draw(() => t("document.progress", found.translated, found.texts));
-      await new Promise((resolve) => setTimeout(resolve, PAUSE));
+      const wait = () => t(trouble.kind === "offline" ? "document.away" : "busy");
+      item.draw(() => (trouble ? wait() : t("document.progress", found.translated, found.texts)));
+      await new Promise((resolve) => setTimeout(resolve, trouble ? 1000 * trouble.seconds : PAUSE));
       if (stop.signal.aborted) return;
-      found = await ask(path(), { method: "GET", signal: stop.signal });
+      trouble = null;
+      try {
+        found = await ask(path(), { method: "GET", signal: stop.signal });
+      } catch (error) {
+        if (!error.seconds) throw error;
+        trouble = error;
+      }
     }
     bar.remove();
     item.draw(() => t(found.texts ? "document.done" : "document.none", found.texts));

@@ -74,7 +74,7 @@ export const chosen = () => ({ ...choice });
 export async function sourceOf(text, signal) {
   if (choice.source !== AUTO) return choice.source;
   const { target } = choice;
-  const { texts } = await ask("api/v1/detect", { body: { texts: [text.slice(0, DETECTED_BY)] }, signal });
+  const { texts } = await ask("api/v1/detect", { body: { texts: [text.slice(0, DETECTED_BY).toWellFormed()] }, signal });
   const possible = texts[0].filter((one) => one.language === target || find(one.language, target));
   detected = possible[0] ?? { language: sources()[0], confidence: 0 };
   drawDetected();
