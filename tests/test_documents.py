@@ -909,6 +909,20 @@ def test_invalid_json_is_left_and_reported(text: str):
 # XLIFF.
 
 
+def test_text_in_cdata_sections_is_reported_and_stays():
+    unit = "<trans-unit id='1'><source>{}</source>{}</trans-unit>\n"
+    units = [
+        unit.format("A dog.", ""),
+        unit.format("<![CDATA[<b>A</b> cat.]]>", ""),
+        unit.format("<g id='1'><![CDATA[bears]]> x</g>", ""),
+        unit.format("<![CDATA[Done.]]>", "<target>Fertig.</target>"),
+    ]
+    content = f"<xliff version='1.2'><file><body>\n{''.join(units)}</body></file></xliff>"
+    document = read_document(content.encode(), ".xlf")
+    assert document.texts == ["A dog.", "x"]
+    assert document.skipped == [(3, "2 CDATA sections with text from here on: left untranslated")]
+
+
 def test_missing_targets_are_written_with_their_tags_and_state():
     before, after = XLF.split("\n"), translated(XLF.encode(), ".xlf").decode().split("\n")
     state, qualifier = review = 'state="needs-review-translation"', 'state-qualifier="mt-suggestion"'
@@ -923,6 +937,7 @@ def test_missing_targets_are_written_with_their_tags_and_state():
         f" second <![CDATA[<b>]]> line&#10;third</source>{tag} FIRST LINE",
         " SECOND <![CDATA[<b>]]> LINE&#10;THIRD</target></trans-unit>",
     ]
+    assert not read_document(XLF.encode(), ".xlf").skipped  # there is no word in its CDATA section
     assert translated(XLIFF.encode(), ".xliff").decode() == XLIFF.replace(
         '<x:segment id="s">', '<x:segment id="s" state="translated">'
     ).replace(

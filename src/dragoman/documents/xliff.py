@@ -12,7 +12,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import ParseError
 
 from dragoman.data.xml import MAX_DEPTH, XmlParser
-from dragoman.documents.document import Content, Document, Passage, Skipped, Span
+from dragoman.documents.document import Content, Document, Passage, Skipped, Span, has_letter, line_number
 from dragoman.documents.encoding import decode, resolve_references
 from dragoman.documents.inline import (
     SPACE,
@@ -25,6 +25,8 @@ from dragoman.documents.inline import (
     render_markup,
     trim,
 )
+from dragoman.errors import plural
+from dragoman.text import placeholders
 
 QUOTED = r""""[^"]*"|'[^']*'"""
 MARKUP = re.compile(
@@ -32,6 +34,7 @@ MARKUP = re.compile(
     | <(?P<closes>/?)(?P<name>[^\s/>]+)(?P<attributes>(?:[^>"'/]|{QUOTED})*+)(?P<empty>/?)>""",
     re.VERBOSE | re.DOTALL,
 )
+CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 ATTRIBUTE = re.compile(rf"([^\s=]+)\s*=\s*({QUOTED})")
 NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML cannot hold
 LINE_END_REFERENCE = re.compile(r"(&#(?:0*1[03]|x0*[aAdD]);)")
@@ -120,7 +123,11 @@ def parse_xliff(data: bytes) -> Document:
     except (ParseError, ValueError) as error:
         reason = f"not XLIFF ({error})"
     else:
-        return Document(original, encoding, passages(original, root))
+        left: list[int] = []
+        found = list(passages(original, root, left))
+        sections = f"{plural(len(left), 'CDATA section')} with text from here on: left untranslated"
+        skipped = [Skipped(line_number(original, left[0]), sections)] if left else []
+        return Document(original, encoding, found, skipped)
     return Document(original, encoding, [], [Skipped(0, reason)], readable=False)
 
 
@@ -144,8 +151,11 @@ def read_tree(original: str) -> Element:
     return next(element for element in path[0].children if element.name)
 
 
-def passages(original: str, root: Element) -> Iterator[Passage]:
-    """Yield a passage for each unit of 1.2, and each segment of 2.x, that lacks its translation."""
+def passages(original: str, root: Element, left: list[int]) -> Iterator[Passage]:
+    """Yield a passage for each unit of 1.2, and each segment of 2.x, that lacks its translation.
+
+    left: to this list the places of CDATA sections with text are added, which stay as they are.
+    """
     todo = [(root, Setting())]
     while todo:
         element, around = todo.pop()
@@ -153,11 +163,11 @@ def passages(original: str, root: Element) -> Iterator[Passage]:
         if element.name not in ("trans-unit", "segment"):
             todo += [(child, setting) for child in reversed(element.children)]
         elif setting.translated and element.attributes.get("approved") != "yes":
-            yield from unit_passages(original, element, setting)
+            yield from unit_passages(original, element, setting, left)
 
 
-def unit_passages(original: str, unit: Element, setting: Setting) -> Iterator[Passage]:
-    """Yield one passage for a unit or segment, none if it is translated or has no text."""
+def unit_passages(original: str, unit: Element, setting: Setting, left: list[int]) -> Iterator[Passage]:
+    """Yield one passage for a unit or segment, none if it is translated or has no text; left: see `passages`."""
     source, target = unit.child("seg-source", "source"), unit.child("target")
     if source is None:
         return
@@ -165,6 +175,8 @@ def unit_passages(original: str, unit: Element, setting: Setting) -> Iterator[Pa
         state = (target if unit.name == "trans-unit" else unit).attributes.get("state")
         if state not in UNTRANSLATED or present != original[source.inner : source.inner_end]:
             return
+    sections = CDATA.finditer(original, source.inner, source.inner_end)
+    left += [section.start() for section in sections if has_letter(placeholders.remove(section[1])[0])]
     flows = list(text_flows(original, source, source.within(setting).lines_kept))
     if not flows:
         return
