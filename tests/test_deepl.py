@@ -93,6 +93,10 @@ def test_markup_stays(client: deepl.DeepLClient, server: Running, alone: str):
         splitting_tags=["s"],
     ).text  # fmt: skip
     assert xml == f"<s>{alone}</s><K>dog</K>\n<code>dog</code>"
+    for form in ("html", "xml"):
+        how = {"tag_handling": form, "ignore_tags": "K", "splitting_tags": "S", "non_splitting_tags": "P"}
+        (one,) = translate(server, text=[f"<S>{TEXT}</S><K>dog</K>"], **how)
+        assert one["text"] == f"<S>{alone}</S><K>dog</K>"
     (one,) = translate(server, text=['The dog <x id="7"></x> sees &amp; 4 cats.'], tag_handling="xml", ignore_tags="x")
     assert one["text"].count('<x id="7"></x>') == 1
     assert one["tag_handling_version"] == "v1"

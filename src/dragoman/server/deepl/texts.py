@@ -76,9 +76,9 @@ def as_names(given: str | list[str]) -> list[str]:
     return [name.strip() for one in as_list(given) for name in one.split(",") if name.strip()]
 
 
-def names(given: str | list[str]) -> frozenset[str]:
-    """Return the names of elements."""
-    return frozenset(as_names(given))
+def names(given: str | list[str], *, html: bool) -> frozenset[str]:
+    """Return the names of elements; those of HTML have no case."""
+    return frozenset(name.lower() if html else name for name in as_names(given))
 
 
 def characters_of(request: TranslateRequest, file: Upload | None) -> int:
@@ -108,15 +108,15 @@ def sources_of(call: Call, texts: list[str], given: str | None, target: str, par
 
 def parse_of(request: TranslateRequest) -> Parse:
     """Return how the texts of a request are read: as lines, paragraphs, HTML or XML."""
-    split = request.split_sentences
-    lines = split in ("1", True) or (split is None and request.tag_handling != "html")
+    split, html = request.split_sentences, request.tag_handling == "html"
+    lines = split in ("1", True) or (split is None and not html)
     tags = Tags(
-        names(request.ignore_tags),
-        names(request.splitting_tags),
-        names(request.non_splitting_tags),
+        names(request.ignore_tags, html=html),
+        names(request.splitting_tags, html=html),
+        names(request.non_splitting_tags, html=html),
         request.outline_detection,
     )
-    if request.tag_handling == "html":
+    if html:
         return partial(html_passages, tags=tags, lines=lines)
     if request.tag_handling == "xml":
         return partial(xml_passages, tags=tags, lines=lines)
