@@ -2,9 +2,11 @@
 
 import torch
 from conftest import tiny_transformer
+from imported import tokenizer_of, trained_model
 from torch import Tensor
 
 from dragoman.data.tokenizer import RESERVED, Tokenizer
+from dragoman.data.tokenizers import SideTokenizer
 from dragoman.inspection.embeddings import neighbourhoods, principal_components
 from dragoman.inspection.figure import pyplot
 from dragoman.inspection.inspection import inspect
@@ -13,7 +15,7 @@ from dragoman.model import build
 from dragoman.translation.translator import Translator
 
 
-def make(tokenizer: Tokenizer) -> Translator:
+def make(tokenizer: SideTokenizer) -> Translator:
     torch.manual_seed(0)
     return Translator(build(tiny_transformer(), len(tokenizer)).eval(), tokenizer)
 
@@ -37,6 +39,24 @@ def test_a_vector_put_beside_a_word_becomes_its_nearest_neighbour(tokenizer: Tok
             assert cosines == sorted(cosines, reverse=True)
             assert min(near) >= len(RESERVED)
     assert not set(ids) & set(source.neighbours[row])
+
+
+def test_of_an_imported_model_frequent_subwords_are_neighbours_and_entries_without_text_are_none():
+    tokenizer = tokenizer_of(trained_model(), ("de", "ko"))
+    others = {*tokenizer.special_ids, tokenizer.unknown}
+    text = next(id for id in range(len(tokenizer)) if id not in others)
+    assert text < len(RESERVED)  # where our own tokenizers have bytes
+    translator = make(tokenizer)
+    inspection = inspect(translator, "The dog", "The dog")
+    weight = translator.model.source_embedding.weight
+    word = next(word for word in inspection.source.words if word.label == "dog")
+    with torch.no_grad():
+        vector = weight[[inspection.source.ids[position] for position in word.tokens]].mean(0)
+        weight[[text, *others]] = 3 * vector
+    source, _ = neighbourhoods(translator.model, translator.tokenizers, inspection)
+    near = source.neighbours[source.words.index("dog")]
+    assert near[0] == text
+    assert not others & set(near)
 
 
 def spread(points: Tensor) -> float:

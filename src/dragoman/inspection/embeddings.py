@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dragoman.alignment.words import token_label
-from dragoman.data.tokenizer import RESERVED
 from dragoman.data.tokenizers import SideTokenizer, Tokenizers
 from dragoman.inspection.inspection import Inspection, Sentence
 from dragoman.model import Model
@@ -62,13 +61,15 @@ def neighbourhoods(model: Model, tokenizers: Tokenizers, inspection: Inspection)
 def neighbourhood(weight: Tensor, sentence: Sentence, tokenizer: SideTokenizer) -> Neighbourhood:
     """Return the words of a sentence among the rows of an embedding (V, M), nearest by cosine.
 
-    Neither a word's own subwords nor reserved entries, such as padding and bytes, count as neighbours.
+    Neither a word's own subwords nor entries without text, such as padding, tags and bytes, count as neighbours.
     """
     table = weight.detach().float().cpu()
     own = {word.label: [sentence.ids[position] for position in word.tokens] for word in sentence.words[:-1]}
     vectors = torch.stack([table[ids].mean(0) for ids in own.values()]) if own else table[:0]
     cosines = F.normalize(vectors, dim=-1) @ F.normalize(table, dim=-1).T
-    cosines[:, : len(RESERVED)] = -torch.inf
+    cosines[:, [*tokenizer.special_ids, *tokenizer.byte_values]] = -torch.inf
+    if tokenizer.unknown is not None:
+        cosines[:, tokenizer.unknown] = -torch.inf
     for row, ids in zip(cosines, own.values(), strict=True):
         row[ids] = -torch.inf
     found = cosines.topk(min(NEIGHBOURS, len(table)), dim=-1)
