@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tokenizers
 import torch
-from conftest import TINY_RECURRENT, save_random, tiny_transformer, toy_pairs
+from conftest import TINY_RECURRENT, save_random, signed_again, tiny_transformer, toy_pairs
 from hypothesis import given
 from hypothesis import strategies as st
 from packages import npm_packages
@@ -65,7 +65,7 @@ def words_of_search(model: Path, texts: list[str], search: SearchConfig) -> list
     """Return what the model says without the checks and retries of a translator."""
     translator = Translator.load(model, search)
     source, target = translator.tokenizers
-    ids = source.encode_sources(texts)
+    ids = [source.tag_ids(translator.tag) + ids for ids in source.encode_sources(texts)]
     return [target.decode(found.tokens) for (found,) in translator.engine.search(ids, translator.search)]
 
 
@@ -370,6 +370,41 @@ def test_a_model_with_a_tokenizer_for_each_side_is_exported(tokenizer: Tokenizer
             assert said == words_of_search(tmp_path / "model", texts, SearchConfig(beam=1))
     with pytest.raises(DragomanError, match="a page needs one tokenizer"):
         export_model(tmp_path / "model", "web", tmp_path / "out", compute_type="float32")
+    assert not (tmp_path / "out").exists()
+
+
+def with_default_tags(model: Path, tags: DefaultTags, folder: Path) -> Path:
+    """Return a copy of a model folder with these tags."""
+    shutil.copytree(model, folder)
+    (folder / DefaultTags.RECORD).write_text(tags.as_json())
+    signed_again(folder)
+    return folder
+
+
+@pytest.mark.parametrize("to", LINES)
+def test_the_program_puts_the_default_tag_in_front_of_sources(to: str, tagged: Path, tmp_path: Path):
+    folder = with_default_tags(tagged, DefaultTags("de"), tmp_path / "model")
+    export_model(folder, to, tmp_path / "out")
+    (tmp_path / "out" / "translate.py").write_text(program(tmp_path / "out"), encoding="utf-8")
+    translate = runpy.run_path(str(tmp_path / "out" / "translate.py"))["translate"]
+    texts = ["The dog sees 2 red cats.", " The cat likes 3 blue dogs."]
+    said = translate(texts, beams=1) if to == "ctranslate2" else [translate(text) for text in texts]
+    expected, plain = (words_of_search(model, texts, SearchConfig(beam=1)) for model in (folder, tagged))
+    # CTranslate2 ends a translation later.
+    assert [one[: len(other)] for one, other in zip(said, expected, strict=True)] == expected
+    assert all(one != other for one, other in zip(expected, plain, strict=True))  # the control
+
+
+@pytest.mark.parametrize("tags", [DefaultTags("fr"), DefaultTags(target="fr")])
+def test_default_tags_that_the_model_does_not_have_are_an_error(
+    tags: DefaultTags, tokenizer: Tokenizer, tmp_path: Path
+):
+    folder = with_default_tags(
+        save_random(tiny_transformer(), tokenizer, tmp_path / "random"), tags, tmp_path / "model"
+    )
+    for to in ("ctranslate2", "huggingface"):
+        with pytest.raises(DragomanError, match="unknown tag 'fr'"):
+            export_model(folder, to, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

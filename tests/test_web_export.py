@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import save_random, tiny_transformer
+from conftest import save_random, signed_again, tiny_transformer
 from packages import npm_packages
 from visiting import axe_problems
 
@@ -189,10 +189,13 @@ def test_tags_are_chosen_and_a_line_that_is_too_long_is_named(visit, installed, 
     config = tiny_transformer(positions="learned", max_length=20, encoder_layers=2, share="none", output_bias=True)
     # No bytes: of those that are no text, the two libraries show different ones as U+FFFD.
     model = save_random(config, tokenizer, tmp_path / "model", never=slice(EOS + 1, len(RESERVED)))
+    (model / DefaultTags.RECORD).write_text(DefaultTags("ko").as_json())
+    signed_again(model)
     folder = tmp_path / "page"
     export_model(model, "web", folder, compute_type="float32")
     tab = visit(installed(folder))
     tab.wait_until_ready()
+    assert tab.tab.locator("#tag").input_value() == "ko"
     said = {}
     for tag in ("", "de", "ko"):
         tab.tab.locator("#tag").select_option(tag)

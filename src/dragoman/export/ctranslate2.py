@@ -44,7 +44,7 @@ def score(hypothesis):  # with the length penalty that the model was checked wit
 
 
 def translate(texts, beams=4):
-    sources = [encoding.tokens for encoding in tokenizer.encode_batch(texts)]
+    sources = [{tokens} for encoding in tokenizer.encode_batch(texts)]
     how = dict(beam_size=beams, length_penalty=1e-9, return_scores=True{prefix})
     count = beams + beams // 2
     results = translator.translate_batch(sources, num_hypotheses=count, patience=count / beams, **how)
@@ -149,9 +149,10 @@ def usage(exported: Exported, compute_type: str) -> str:
         own = ", ".join(repr([tag_name(tag)] if tag else []) for tag in (tags.source, tags.target))
         return SENTENCEPIECE_USAGE.format(tags=own, known=known_tags(exported.tokenizers), alpha=alpha)
     file = f'tokenizers.Tokenizer.from_file(str(folder / "{TARGET_FILE}"))'
+    tokens = f'["{tag_piece(tags.source)}", *encoding.tokens]' if tags.source else "encoding.tokens"
     prefix = f', target_prefix=[["{tag_piece(tags.target)}"]] * len(texts)' if tags.target else ""
     target, start = "tokenizer" if exported.tokenizers.is_one else file, 5 if tags.target else 6  # EOS, but no tag
-    return USAGE.format(target=target, prefix=prefix, start=start, alpha=alpha)
+    return USAGE.format(target=target, tokens=tokens, prefix=prefix, start=start, alpha=alpha)
 
 
 CTRANSLATE2 = Target(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
-from dragoman.data.tokenizer import BOS, EOS, PAD
+from dragoman.data.tokenizer import BOS, EOS, PAD, tag_piece
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.export.sentencepiece import check_models, known_tags, names_of, sentencepiece_sides, write_models
 from dragoman.export.target import Exported, Target
@@ -90,7 +90,7 @@ def pieces_of(text):
 
 TRANSFORMERS_JS = """
 transformers.js reads the folder, too: `pipeline("translation", "FOLDER")`. Give it one text at a time: in a batch, it
-goes on behind the end of a text until all of them have ended.
+continues after the end of a text until all of them have ended.{hint}
 """
 
 
@@ -176,13 +176,17 @@ def usage(exported: Exported, compute_type: str) -> str:
     else:
         own = 'tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))'
         other = f'\ntarget = tokenizers.Tokenizer.from_file(str(folder / "{TARGET_FILE}"))'
+        encode, hint = "tokenizer.encode(text).ids", ""
+        if tags.source:
+            piece = tag_piece(tags.source)
+            encode, hint = f'[tokenizer.token_to_id("{piece}"), *{encode}]', f" Put `{piece}` in front of each."
         parts = {
             "library": "tokenizers",
             "imports": OWN_IMPORTS,
             "tokenizer": own if tokenizers.is_one else own + other,
-            "encode": "tokenizer.encode(text).ids",
+            "encode": encode,
             "decode": "tokenizer.decode(words)" if tokenizers.is_one else "target.decode(words)",
-            "more": TRANSFORMERS_JS if tokenizers.is_one and not tags.target else "",
+            "more": TRANSFORMERS_JS.format(hint=hint) if tokenizers.is_one and not tags.target else "",
         }
     longest = exported.model.config.max_positions or LONGEST
     return USAGE.format(start=start, end=EOS, longest=longest, suffix=SUFFIXES[compute_type], **parts)

@@ -104,6 +104,8 @@ def export_model(
         raise UsageError(f"{out}: exists already; choose another name")
     folder = find_model(Path(model))
     exported = Exported(*read_model(folder), DefaultTags.load(folder))
+    exported.tokenizers.source.tag_ids(exported.tags.source)  # raises for an unknown one
+    exported.tokenizers.target.tag_ids(exported.tags.target)
     forbid(exported.model, exported.tokenizers.target.suppressed)
     target.check(exported)
     tokenizer, longest = exported.tokenizers.source, exported.model.config.max_positions

@@ -8,6 +8,7 @@ from dragoman.errors import DragomanError
 from dragoman.export import onnx
 from dragoman.export.sentencepiece import sentencepiece_sides
 from dragoman.export.target import Exported, Target
+from dragoman.text.tags import DefaultTags
 
 PAGE = Path(__file__).parent / "page"
 PACKAGES = {"@huggingface/tokenizers": "0.2.0", "onnxruntime-web": "1.30.0"}  # the versions that were tested
@@ -38,10 +39,11 @@ def check(exported: Exported) -> None:
 
 
 def write(exported: Exported, folder: Path, compute_type: str) -> None:
-    """Write the model as ONNX, the page and package.json into a folder."""
+    """Write the model as ONNX, the page, the default tag and package.json into a folder."""
     onnx.write(exported, folder, compute_type)
     for file in PAGE.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
+    (folder / DefaultTags.RECORD).write_text(exported.tags.as_json(), encoding="utf-8")
     package = {"private": True, "type": "module", "dependencies": PACKAGES}
     (folder / "package.json").write_text(json.dumps(package, indent=1) + "\n", encoding="utf-8")
 

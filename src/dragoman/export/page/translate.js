@@ -109,10 +109,9 @@ async function load() {
   }
   ort.env.wasm.wasmPaths = new URL("onnxruntime-web/dist/", MODULES).href;
   ort.env.wasm.numThreads = 1; // more would need headers that a plain server does not send
-  const [config, generation, tokenizer, tokenizerConfig] = await Promise.all(
-    ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"].map(async (file) =>
-      (await fetched(file)).json(),
-    ),
+  const files = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "tags.json"];
+  const [config, generation, tokenizer, tokenizerConfig, defaults] = await Promise.all(
+    files.map(async (file) => (await fetched(file)).json()),
   );
   const suffix = { fp32: "", int8: "_int8" }[config["transformers.js_config"].dtype];
   const [encoder, decoder] = await Promise.all(
@@ -123,7 +122,7 @@ async function load() {
   );
   const tags = tokenizer.added_tokens.map((entry) => /^<tag:(.+)>$/.exec(entry.content)?.[1]).filter(Boolean);
   return {
-    ...{ ort, encoder, decoder, config, generation, tags },
+    ...{ ort, encoder, decoder, config, generation, tags, tag: defaults.source },
     longest: tokenizerConfig.model_max_length ?? LONGEST,
     tokenizer: new tokenizers.Tokenizer(tokenizer, tokenizerConfig),
   };
@@ -241,6 +240,7 @@ speak(language);
 try {
   model = await load();
   for (const tag of model.tags) $("tag").append(new Option(tag, tag));
+  $("tag").value = model.tag;
   $("tags").hidden = !model.tags.length;
   $("translate").disabled = false;
   say("ready");
