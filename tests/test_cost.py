@@ -7,7 +7,7 @@ import pytest
 import torch
 from conftest import TINY, TINY_RECURRENT, tiny_transformer
 
-from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
+from dragoman.config import AblationConfig, AttentionConfig, RecurrentConfig, TransformerConfig
 from dragoman.config.presets import BASE, BIG
 from dragoman.inspection.cost import cost
 from dragoman.model import build
@@ -46,6 +46,14 @@ def test_operations_are_two_per_weight_that_a_token_meets():
     # Additive attention projects the memory once per source token.
     gru = cost(build(MODELS["gru, additive"], vocabulary))
     assert gru.source_flops == 2 * (2 * 3 * (8 * d + 8 * 8) + d * d)
+
+
+@pytest.mark.parametrize("change", ["query-key", "query-key-value"])
+def test_a_shared_projection_costs_as_much_as_several_of_its_size(change: str):
+    plain = cost(build(TINY, 50))
+    shared = cost(build(AblationConfig(**vars(TINY), change=change), 50))
+    assert (shared.source_flops, shared.target_flops) == (plain.source_flops, plain.target_flops)
+    assert shared.parameters < plain.parameters  # the control
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """Count what a model consists of, and what it costs to train and to run."""
 
+import re
 from dataclasses import dataclass
 
 from torch import nn
 
 from dragoman.model import Model
-from dragoman.model.attention import MultiHeadAttention
-from dragoman.model.capture import attention_layers
+
+ONCE_PER_SOURCE_TOKEN = re.compile(r"encoder\.|(decoder\.\d+\.cross_)?attention\.(key|value)$")  # names of modules
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,10 @@ def cost(model: Model) -> Cost:
             seen.add(id(parameter))
     total = sum(parts.values())
     # Keys and values of the memory are computed once per source token, everything else of the decoder once per target
-    # token; lookups are free.
-    once_per_source_token = {*model.encoder.modules()}
-    for layer in attention_layers(model)["cross"]:
-        once_per_source_token |= {layer.key, *([layer.value] if isinstance(layer, MultiHeadAttention) else [])}
+    # token; lookups are free. A matrix that is shared is applied under each of its names.
     source = target = 0
-    for module in model.modules():
-        if module in once_per_source_token:
+    for name, module in model.named_modules(remove_duplicate=False):
+        if ONCE_PER_SOURCE_TOKEN.match(name):
             source += operations_per_token(module)
         else:
             target += operations_per_token(module)
