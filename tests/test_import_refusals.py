@@ -156,6 +156,13 @@ FILES: dict[str, tuple[Callable[[Path], None], str]] = {
         with_tensor("model.encoder.embed_positions.weight", torch.randn(64, 24)),
         "positions that follow no formula",
     ),
+    **{
+        f"positions of the shape {shape}": (
+            with_tensor("model.decoder.embed_positions.weight", torch.zeros(shape)),
+            f"embed_positions.weight' is {shape} instead of (positions, 24)",
+        )
+        for shape in ((20, 1), (24,), (), (0, 24), (1, 20, 24))
+    },
     "not a number": (with_tensor(NORM, torch.full((24,), torch.nan)), "infinite or not numbers"),
     "a hole": (words_of(lambda words: words.update({"<pad>": 1000})), "the id of '<pad>' is 1000"),
     "a negative id": (words_of(lambda words: words.update({"<pad>": -1})), "the id of '<pad>' is -1"),

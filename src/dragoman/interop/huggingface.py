@@ -450,14 +450,20 @@ def has_positions_of_marian(tensors: Tensors, config: TransformerConfig, checker
 
     Without a table, `transformers` computes its own positions.
     """
-    tables = {name: tensors.read(name) for name in POSITION_TABLES if name in tensors.shapes}
     own = columns_in_pairs(config.d_model).argsort()
     kinds = set()
-    for name, table in tables.items():
-        formulas = {False: sinusoids(len(table), config.d_model)[:, own], True: sinusoids_in_halves(*table.shape)}
-        near = [kind for kind, formula in formulas.items() if table.shape == formula.shape]
-        kinds |= {kind for kind in near if (formulas[kind] - table).abs().max() < POSITION_ERROR}
-        if not any((formulas[kind] - table).abs().max() < POSITION_ERROR for kind in near):
+    for name in POSITION_TABLES:
+        if name not in tensors.shapes:
+            continue
+        shape = tensors.shapes[name]
+        if len(shape) != 2 or not shape[0] or shape[1] != config.d_model:
+            checker.refuse(f"the tensor '{name}' is {shape} instead of (positions, {config.d_model})")
+            continue
+        table = tensors.read(name)
+        formulas = {False: sinusoids(*shape)[:, own], True: sinusoids_in_halves(*shape)}
+        near = {kind for kind, formula in formulas.items() if (formula - table).abs().max() < POSITION_ERROR}
+        kinds |= near
+        if not near:
             checker.refuse(f"the tensor '{name}' has positions that follow no formula: learned positions")
     checker.expect(len(kinds) < 2, "the encoder and the decoder have different positions")
     return kinds == {True}
