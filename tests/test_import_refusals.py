@@ -203,6 +203,7 @@ def test_code_is_ignored_and_said_so(marian: Path, tmp_path: Path):
 
 M2M100_CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "norms after": ({"normalize_before": False}, "the norms of m2m_100 stand elsewhere"),
+    "a high padding": ({"pad_token_id": 1000}, "pad_token_id = 1000: a whole number from 0 to 999 is needed"),
     "no final norm": ({"add_final_layer_norm": False}, "the norms of m2m_100 stand elsewhere"),
 }
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.config.fields import MAX_LAYERS, MAX_SIZE
+from dragoman.config.model import MAX_FIRST_POSITION
 from dragoman.data.spm import Kind, read_spm
 from dragoman.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from dragoman.errors import DragomanError
@@ -307,7 +308,7 @@ def read_architecture(settings: Settings, kind: str) -> TransformerConfig:
         ),
         dropout=settings.fraction("dropout"),
         positions="sinusoidal-halves" if pre_norm else "sinusoidal",
-        first_position=settings.integer("pad_token_id", 0, MAX_WORDS) + 1 if pre_norm else 0,
+        first_position=settings.integer("pad_token_id", 0, MAX_FIRST_POSITION - 1) + 1 if pre_norm else 0,
         norm_first=pre_norm,
         norm_epsilon=read_norm_epsilon(settings),
         scale_embedding=settings.flag("scale_embedding"),
