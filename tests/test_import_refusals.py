@@ -24,6 +24,7 @@ from foreign import (
 from safetensors.torch import load_file, save_file
 
 from dragoman.errors import DragomanError, UsageError
+from dragoman.interop.checker import Checker
 from dragoman.interop.importing import import_model
 
 OTHER = "normalize_embedding = True"  # a reason that is always there, too
@@ -344,6 +345,23 @@ def test_a_bias_in_the_output_of_an_m2m100(m2m100: Path, tmp_path: Path):
     bias[0, 7] = 0.1
     with_tensor("final_logits_bias", bias)(folder)
     assert "'final_logits_bias' is a bias in the output, which transformers leaves out" in reasons(folder, tmp_path)
+
+
+def test_thousands_of_reasons_are_not_compared_with_each_other(tmp_path: Path):
+    class Reason(str):
+        compared = 0
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            Reason.compared += 1
+            return super().__eq__(other)
+
+    checker = Checker(tmp_path)
+    for number in [*range(1000), 0]:
+        checker.refuse(Reason(number))
+    assert Reason.compared < 1000
+    with pytest.raises(DragomanError, match=r"cannot be imported: 0; 1; .*; 19; and 980 more reasons"):
+        checker.finish()
 
 
 def test_nothing_at_all(tmp_path: Path):

@@ -15,13 +15,12 @@ class Checker:
 
     def __init__(self, source: Path):
         self.source = source
-        self.reasons: list[str] = []
+        self.reasons: dict[str, None] = {}  # in order; a file may give many thousands
         self.notes: list[str] = []
 
     def refuse(self, reason: str) -> None:
         """Add a reason, once."""
-        if reason not in self.reasons:
-            self.reasons.append(reason)
+        self.reasons[reason] = None
 
     def expect(self, holds: bool, reason: str) -> None:
         """Add a reason where something does not hold."""
@@ -37,7 +36,7 @@ class Checker:
         """Raise DragomanError with all reasons if there are any."""
         if self.reasons:
             more = len(self.reasons) - MAX_REASONS
-            shown = "; ".join(self.reasons[:MAX_REASONS]) + (f"; and {more} more reasons" if more > 0 else "")
+            shown = "; ".join(list(self.reasons)[:MAX_REASONS]) + (f"; and {more} more reasons" if more > 0 else "")
             raise DragomanError(f"{self.source}: cannot be imported: {shown}")
 
 

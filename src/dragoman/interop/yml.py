@@ -57,7 +57,8 @@ def parse_settings(text: str) -> dict[str, Any]:
         elif name and found[name] in (None, []) and line.strip() == "[]":
             found[name] = []
         elif name and (item := ITEM.fullmatch(line)) and (found[name] is None or isinstance(found[name], list)):
-            found[name] = [*(found[name] or []), scalar(item[1])]
+            found[name] = found[name] or []
+            found[name].append(scalar(item[1]))
         else:
             raise ValueError(f"line {number}: {line[:100]!r} is neither a setting nor an item of a list")
     return found
