@@ -368,6 +368,26 @@ def test_a_link_in_an_archive(tmp_path: Path):
         import_model(tmp_path / "their.zip", tmp_path / "out")
 
 
+def test_an_archive_with_damaged_data(tmp_path: Path):
+    file = tmp_path / "their.zip"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as found:
+        found.writestr("config.json", "{}")
+    data = bytearray(file.read_bytes())
+    data[30 + len("config.json")] = 0xFF  # the first byte behind the header
+    file.write_bytes(data)
+    with pytest.raises(DragomanError, match=r"their\.zip: not a zip file that can be unpacked: Error -3"):
+        import_model(file, tmp_path / "out")
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_that_could_only_be_unpacked_at_once(compression: int, sources: dict[str, Path], tmp_path: Path):
+    with zipfile.ZipFile(tmp_path / "their.zip", "w", compression) as found:
+        for file in sources["npz"].iterdir():
+            found.write(file, file.name)
+    with pytest.raises(DragomanError, match="is not compressed with deflate"):
+        import_model(tmp_path / "their.zip", tmp_path / "out")
+
+
 def test_links_into_the_cache_of_the_hub_are_followed(sources: dict[str, Path], tmp_path: Path):
     """There a folder of `snapshots` has links into the folder `blobs`."""
     snapshot, blobs = tmp_path / "models--x" / "snapshots" / "abc", tmp_path / "models--x" / "blobs"

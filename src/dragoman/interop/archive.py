@@ -2,6 +2,7 @@
 
 import stat
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 
 from dragoman.errors import DragomanError
@@ -32,7 +33,7 @@ def unpack(archive: Path, folder: Path) -> Path:
                         if left < 0:
                             raise ValueError(f"'{entry.filename:.100}' is longer than it says")
                         out.write(block)
-    except (ValueError, zipfile.BadZipFile, NotImplementedError, EOFError, FileExistsError) as error:
+    except (ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, FileExistsError) as error:
         raise DragomanError(f"{archive}: not a zip file that can be unpacked: {' '.join(str(error).split())}") from None
     return folder
 
@@ -51,6 +52,8 @@ def check_entries(archive: Path, entries: list[zipfile.ZipInfo]) -> None:
             raise ValueError(f"the name '{entry.filename:.100}' leads elsewhere")
         if kind not in (0, stat.S_IFREG):
             raise ValueError(f"'{entry.filename:.100}' is a link or a device")
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # Python would unpack all at once
+            raise ValueError(f"'{entry.filename:.100}' is not compressed with deflate")
         if entry.flag_bits & 1:
             raise ValueError(f"'{entry.filename:.100}' is encrypted")
     if len(folders) > 1:
