@@ -156,6 +156,13 @@ def no_subwords(folder: Path) -> None:
     (folder / "spm.model").unlink()
 
 
+def numbers_for_names_and_words(folder: Path) -> None:
+    saved = torch.load(folder / "checkpoint_last.pt", weights_only=False)
+    saved["model"]["encoder.embed_tokens.weight"] = torch.tensor(1.0)
+    torch.save(saved, folder / "checkpoint_last.pt")
+    change(folder, {"langs": 5})
+
+
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
@@ -165,6 +172,11 @@ def no_subwords(folder: Path) -> None:
         (one_word_twice, "dict.txt:4: '.*' is there twice"),
         (no_count, "dict.txt:2: not a word and how often it occurred"),
         pytest.param(long_dictionary, "words, but dict.txt", marks=pytest.mark.slow),
+        pytest.param(
+            numbers_for_names_and_words,
+            "langs = 5: a list of names is needed; .* has 0 words, but dict.txt",
+            marks=pytest.mark.slow,
+        ),
         (no_subwords, "needs one SentencePiece model .*, here are none"),
     ],
 )

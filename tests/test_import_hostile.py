@@ -233,6 +233,12 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], None], str, str]] = {
     ),
     "no archive": ("npz", write("model.npz", b"PK\x03\x04" + bytes(50)), "model.npz", "not a sound .npz"),
     "no settings": ("npz", write("model.npz", saved(Wemb=np.zeros((3, 2), np.float32))), "model.npz", "not a model of"),
+    "settings of one byte": (
+        "npz",
+        write("model.npz", saved(**{"special:model.yml": np.array(97, np.int8)})),
+        "model.npz",
+        "line 1",
+    ),
     "nested settings": (
         "npz",
         write("model.npz", saved(**{"special:model.yml": np.frombuffer(b"a:\n  b: 1\n", np.int8)})),

@@ -144,13 +144,17 @@ def words_of(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]
     return changed
 
 
-NORM = "model.encoder.layers.0.self_attn_layer_norm.weight"
+NORM, MATRIX = "model.encoder.layers.0.self_attn_layer_norm.weight", "model.encoder.layers.0.fc1.weight"
 FILES: dict[str, tuple[Callable[[Path], None], str]] = {
     "no weights": (without("model.safetensors"), "no model.safetensors and no pytorch_model.bin"),
     "no list": (without("vocab.json"), "vocab.json missing"),
     "no subwords": (without("source.spm", "target.spm"), "source.spm, target.spm missing"),
     "a missing tensor": (with_tensor(NORM, None), f"the tensor '{NORM}' is missing"),
     "another shape": (with_tensor(NORM, torch.zeros(25)), f"the tensor '{NORM}' is (25,) instead of (24,)"),
+    "a matrix in a list": (
+        with_tensor(MATRIX, torch.zeros(1, 40, 24)),
+        f"'{MATRIX}' is (1, 40, 24) instead of (40, 24)",
+    ),
     "8 bits": (with_tensor(NORM, torch.zeros(24, dtype=torch.int8)), f"the tensor '{NORM}' has 8-bit numbers"),
     "an unknown tensor": (with_tensor("model.encoder.gate.weight", torch.zeros(3)), "gate.weight' is unknown"),
     "positions of no formula": (
@@ -293,6 +297,18 @@ def test_8_bits_of_intgemm(arrays: tuple[Path, dict[str, np.ndarray]], tmp_path:
     write_npz(folder / "model.npz", more, MARIAN_SETTINGS | {"dim-vocabs": [len(more["Wemb"])] * 2, "right-left": True})
     said = reasons(folder, tmp_path)
     assert "8-bit weights (intgemm)" in said
+    assert OTHER_OF_MARIAN in said
+
+
+@pytest.mark.parametrize("shape", [(), (24,), (1, 8, 24)])
+def test_learned_positions_that_are_no_matrix(
+    shape: tuple[int, ...], arrays: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+):
+    folder = copy_of(arrays[0], tmp_path / "their")
+    more = arrays[1] | {"Wpos": np.zeros(shape, np.float32)}
+    write_npz(folder / "model.npz", more, MARIAN_SETTINGS | {"dim-vocabs": [len(more["Wemb"])] * 2, "right-left": True})
+    said = reasons(folder, tmp_path)
+    assert "Wpos has 0 positions" in said
     assert OTHER_OF_MARIAN in said
 
 

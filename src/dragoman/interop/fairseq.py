@@ -78,7 +78,8 @@ def read_fairseq(folder: Path, checker: Checker, scratch: Path) -> Foreign:
     settings = Settings(checkpoint, values, {}, checker)
     config = read_architecture(settings)
     words = with_languages(words, settings)
-    size = tensors.shapes[EMBEDDING][0]
+    shape = tensors.shapes[EMBEDDING]
+    size = shape[0] if len(shape) == 2 else 0
     checker.expect(len(words) <= size <= MAX_WORDS, f"{checkpoint} has {size:,} words, but {dictionary} {len(words):,}")
     tags = {tag[1] or tag[2]: id for word, id in words.items() if (tag := LANGUAGE.fullmatch(word))}
     checker.finish()
@@ -145,7 +146,12 @@ def read_dictionary(file: Path) -> dict[str, int]:
 def with_languages(words: dict[str, int], settings: Settings) -> dict[str, int]:
     """Return words with those that fairseq adds: one for each language of the settings, unless it is there."""
     languages = settings.get("langs") or []
-    tags = [f"__{name}__" for name in (languages.split(",") if isinstance(languages, str) else languages)]
+    if isinstance(languages, str):
+        languages = languages.split(",")
+    elif not isinstance(languages, list) or not all(isinstance(name, str) for name in languages):
+        settings.refuse("langs", "a list of names is needed")
+        languages = []
+    tags = [f"__{name}__" for name in languages]
     for tag in tags:
         settings.checker.expect(bool(LANGUAGE.fullmatch(tag)), f"{settings.file} has a language {tag!r:.100}")
     return words | {tag: id for id, tag in enumerate((tag for tag in tags if tag not in words), len(words))}

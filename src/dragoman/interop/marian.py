@@ -98,7 +98,7 @@ def read_marian(folder: Path, checker: Checker) -> Foreign:
     tensors = Npz(source_file(folder, find_model(folder, decoder)))
     if SETTINGS not in tensors.shapes:
         raise DragomanError(f"{tensors.file}: it has no {SETTINGS}: not a model of Marian, or an old one")
-    text = tensors.array(SETTINGS)[: MAX_SETTINGS + 1].tobytes()
+    text = tensors.array(SETTINGS).reshape(-1)[: MAX_SETTINGS + 1].tobytes()
     try:
         values = parse_settings(text.split(b"\0")[0].decode())
     except ValueError as error:
@@ -193,7 +193,8 @@ def read_architecture(settings: Settings, tensors: Npz) -> TransformerConfig:
     learned = "Wpos" in tensors.shapes
     if settings.flag("transformer-train-position-embeddings") and not learned:
         settings.checker.note("the settings say that positions were learned, but there are none: Marian computed them")
-    length = tensors.shapes["Wpos"][0] if learned else 1024
+    shape = tensors.shapes["Wpos"] if learned else (1024, d_model)
+    length = shape[0] if len(shape) == 2 else 0
     settings.checker.expect(2 <= length <= MAX_POSITIONS, f"Wpos has {length:,} positions")
     if norm_first:
         settings.checker.note(

@@ -167,9 +167,10 @@ def check_tensors(original: Original, checker: Checker, ignored: Collection[str]
             if ours != "output.bias":
                 problems.append(f"the tensor '{names[0]}' is missing")
             continue
-        expected = original_shape(original, ours, name, shape)
-        if tuple(each for each in tensors.shapes[name] if each != 1) != tuple(each for each in expected if each != 1):
-            problems.append(f"the tensor '{name}' is {tensors.shapes[name]} instead of {expected}")
+        expected, found = original_shape(original, ours, name, shape), tensors.shapes[name]
+        vector = tuple(each for each in found if each != 1) or (1,)  # which may have any number of dimensions
+        if expected != (vector if len(expected) == 1 else found):
+            problems.append(f"the tensor '{name}' is {found} instead of {expected}")
         if tensors.dtypes[name] not in DTYPES:
             kind = "8-bit numbers" if "8" in tensors.dtypes[name] else tensors.dtypes[name]
             problems.append(f"the tensor '{name}' has {kind}, not floats of 16, 32 or 64 bits")
