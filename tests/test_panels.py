@@ -100,6 +100,25 @@ def test_the_data_has_the_stages_of_every_head(tokenizer: Tokenizer, positions: 
     assert masked == {"decoder"} if positions == "sinusoidal" else masked >= {"encoder", "decoder"}
 
 
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        ({"encoder_layers": 0}, ["decoder", "cross"]),
+        ({"decoder_layers": 0}, ["encoder"]),
+        ({"encoder_layers": 0, "decoder_layers": 0}, None),
+    ],
+)
+def test_kinds_of_attention_without_layers_have_no_stages(
+    open_page, tokenizer: Tokenizer, layers: dict[str, int], expected: list[str] | None
+):
+    translator = Translator(random_model(tokenizer, **layers), tokenizer)
+    inspection = inspect(translator, SENTENCE, TRANSLATION)
+    document = inspection_page(inspection, translator)
+    stages = data_of(document)["stages"]
+    assert (stages and [kind["name"] for kind in stages]) == expected
+    assert open_page(document).locator("#stages-shown").is_visible() == bool(expected)
+
+
 @pytest.mark.parametrize("room", [2, 1, 0])
 def test_of_a_long_sentence_the_data_has_the_stages_of_the_last_layers(
     translator: Translator, inspection: Inspection, monkeypatch: pytest.MonkeyPatch, room: int

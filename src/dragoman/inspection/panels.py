@@ -26,7 +26,8 @@ def panel_data(translator: Translator, inspection: Inspection, untrained: Model 
     model before training, None where it is not known.
     """
     model, tokenizers = translator.model, translator.tokenizers
-    stages = [encode_stages(translator, inspection, kind) for kind in KINDS] if has_stages(model) else None
+    kinds = [kind for kind in KINDS if len(inspection.maps(kind))]
+    stages = [encode_stages(translator, inspection, kind) for kind in kinds] if has_stages(model) else None
     trained, before = (
         [encode_neighbourhood(side) for side in neighbourhoods(one, tokenizers, inspection)] if one else None
         for one in (model, untrained)
