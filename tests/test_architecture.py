@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from torch import nn
 
 from dragoman.cli import main
-from dragoman.config import AttentionConfig, FeedForwardConfig, RecurrentConfig, TransformerConfig
+from dragoman.config import AblationConfig, AttentionConfig, FeedForwardConfig, RecurrentConfig, TransformerConfig
 from dragoman.config.presets import PRESETS
 from dragoman.inspection.architecture import Box, Stack, stacks
 from dragoman.inspection.cost import cost
@@ -42,6 +42,9 @@ CONFIGS: dict[str, TransformerConfig | RecurrentConfig] = {
     ),
     "no decoder": dataclasses.replace(TINY, decoder_layers=0),
     "no encoder": dataclasses.replace(TINY, encoder_layers=0),
+    "one matrix for queries, keys and values": AblationConfig(**vars(TINY), change="query-key-value"),
+    "a mixture of layers": AblationConfig(**vars(PRESETS["tiny"].model), change="layer-pool"),
+    "a norm of the embeddings": AblationConfig(**vars(TINY), change="embedding-norm"),
     "lstm": LSTM,
     "gru, additive": dataclasses.replace(TINY_RECURRENT, attention="additive", share="none"),
     "rnn, one direction": RecurrentConfig(cell="rnn", layers=3, d_model=16, bidirectional=False, attention="none"),
@@ -66,7 +69,7 @@ def texts_of_file(path: Path) -> list[str]:
 
 
 def around_layers(stack: Stack) -> list[Box]:
-    return [stack.embedding, *([stack.positions] if stack.positions else []), *stack.top]
+    return [stack.embedding, *filter(None, (stack.positions, stack.norm)), *stack.top]
 
 
 # What is drawn is what is there.

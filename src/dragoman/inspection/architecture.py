@@ -12,6 +12,7 @@ from typing import Any, Literal
 from torch import nn
 
 from dragoman.model import Model
+from dragoman.model.ablation import Ablation
 from dragoman.model.attention import (
     Additive,
     MultiHeadAttention,
@@ -87,11 +88,12 @@ class Stack:
     added: bool  # positions are added to the embeddings, not used in the self-attention
     groups: tuple[LayerGroup, ...]
     top: tuple[Box, ...]
+    norm: Box | None = None  # of the embeddings, after the positions
 
     @property
     def parameters(self) -> int:
         """The number of parameters in all boxes; one that is shared counts in the first box that has it alone."""
-        single = [self.embedding, *([self.positions] if self.positions else []), *self.top]
+        single = [self.embedding, *filter(None, (self.positions, self.norm)), *self.top]
         return sum(box.parameters for box in single) + sum(group.times * group.parameters for group in self.groups)
 
 
@@ -124,6 +126,9 @@ def transformer_stacks(
         positions: Positions = getattr(model, f"{name}_positions")
         scheme = position_box(f"{name}_positions", positions, seen)
         added = type(positions).embed is not Positions.embed
+        between = (
+            norm_box("Norm", "dropout.0", model.dropout[0], seen) if isinstance(model.dropout, nn.Sequential) else None
+        )
         groups = []
         first = 0
         for alike, group in groupby(tuple(sublayers(layer, seen)) for layer in getattr(model, name)):
@@ -131,9 +136,11 @@ def transformer_stacks(
             groups.append(LayerGroup(name, first, times, alike))
             first += times
         norm = getattr(model, f"{name}_norm")
-        last = () if isinstance(norm, nn.Identity) else (norm_box("Norm", f"{name}_norm", norm, seen),)
+        last: tuple[Box, ...] = () if isinstance(norm, nn.Identity) else (norm_box("Norm", f"{name}_norm", norm, seen),)
+        if name == "encoder" and isinstance(model, Ablation) and model.pool is not None:
+            last = (Box("Mixture of all layers", "pool", (), count_new(model.pool, "pool", seen), "linear"), *last)
         tokens = f"{inputs} tokens" + (", shifted right" if name == "decoder" else "")
-        both.append(Stack(tokens, embedding, scheme, added, tuple(groups), (*last, *end)))
+        both.append(Stack(tokens, embedding, scheme, added, tuple(groups), (*last, *end), between))
     return both[0], both[1]
 
 

@@ -27,8 +27,8 @@ def architecture_figure(model: Model, name: str) -> Figure:
     left, right = OUTSIDE, OUTSIDE + WIDTH + BETWEEN
     width, height = right + WIDTH + OUTSIDE, max(stack_height(encoder), stack_height(decoder)) + 1.5
     facts = f"{encoder.parameters + decoder.parameters:,} parameters, d_model {model.target_embedding.embedding_dim:,}"
-    if model.dropout.rate:
-        facts += f", dropout {model.dropout.rate:g}"
+    if model.config.dropout:
+        facts += f", dropout {model.config.dropout:g}"
 
     def draw(figure: Any) -> None:
         figure.set_layout_engine("none")  # every position below is in inches
@@ -82,6 +82,8 @@ def draw_stack(axes: Any, stack: Stack, x: float, outward: int) -> tuple[float, 
         axes.plot([centre], [sum_y], "o", markersize=17, markerfacecolor="white", markeredgecolor="black")
         axes.text(centre, sum_y, "+", ha="center", va="center_baseline", fontsize=LARGE)
         top = sum_y + 0.12
+    if stack.norm:
+        put(stack.norm, GAP)
     for group in stack.groups:
         bottom = top + 0.12
         for number, sublayer in enumerate(group.sublayers):
@@ -105,7 +107,12 @@ def draw_stack(axes: Any, stack: Stack, x: float, outward: int) -> tuple[float, 
 
 def stack_height(stack: Stack) -> float:
     """Return the y, in inches, at which `draw_stack` ends."""
-    boxes = [stack.embedding, *stack.top, *(box for group in stack.groups for box in group.boxes)]
+    boxes = [
+        stack.embedding,
+        *filter(None, [stack.norm]),
+        *stack.top,
+        *(box for group in stack.groups for box in group.boxes),
+    ]
     frames = 0.24 * len(stack.groups)
     return 0.25 + sum(GAP + box_height(box) for box in boxes) + (GAP + 0.24 if stack.added else 0) + frames
 
