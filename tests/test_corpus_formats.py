@@ -286,6 +286,22 @@ def test_a_memory_may_have_many_languages(tmp_path: Path):
     assert len(str(error.value)) < 300 + len(str(tmp_path))
 
 
+def test_a_memory_whose_first_unit_is_empty_says_so(tmp_path: Path):
+    (tmp_path / "a.tmx").write_bytes(tmx(CLEAN).replace(b"<body>", b"<body><tu></tu>", 1))
+    with pytest.raises(DragomanError, match="its first unit has no text"):
+        read_corpus([str(tmp_path / "a.tmx")])
+    assert read_corpus([str(tmp_path / "a.tmx"), "columns=en,ko"]).pairs == CLEAN
+
+
+def test_the_first_message_of_a_catalogue_without_a_header_is_in_line_1(tmp_path: Path):
+    path = tmp_path / "a.po"
+    path.write_text('#, fuzzy\nmsgid "a"\nmsgstr "b"\n\n#, fuzzy\nmsgid "c"\nmsgstr "d"\n')
+    (origin,) = parse_corpora([str(path)])
+    left_out = LeftOut(origin)
+    assert list(stream_rows(origin, left_out)) == []
+    assert left_out.notes() == [f"{path}: skipped fuzzy messages: 2 (lines 1, 5)"]
+
+
 @pytest.mark.parametrize(
     ("forms", "pairs"),
     [(1, [("files", "0")]), (2, [("file", "0"), ("files", "1")]), (3, []), (6, [])],

@@ -59,7 +59,7 @@ def read_po(path: str, on_problem: OnProblem) -> Iterator[Row]:
             reason = f"{wrong[2] or 'no line of a message, or not in its place'}: {quote_line(line)}"
         raise DragomanError(f"{place}: not a readable PO file: {reason}") from None
     for message in messages:
-        number = message.linenum
+        number = message.linenum or 1  # polib gives the first message of a catalogue without a header 0
         if message.obsolete:
             on_problem(Problem("obsolete", path, number))
         elif message.fuzzy:

@@ -116,7 +116,7 @@ def two_languages(unit: list[tuple[str, str]], source: str) -> tuple[str, str]:
     languages = list(dict.fromkeys(language for language, _ in unit))
     if len(languages) != 2:
         raise ValueError(
-            f"name two languages with columns=en,de; its first unit has {', '.join(languages[:MAX_NAMED])}"
+            f"name two languages with columns=en,de; its first unit has {', '.join(languages[:MAX_NAMED]) or 'no text'}"
         )
     if source and [is_language(language, source) for language in languages] == [False, True]:
         languages.reverse()
