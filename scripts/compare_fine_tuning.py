@@ -47,8 +47,8 @@ def scores(options: Namespace, model: Path) -> list[float]:
     found = []
     for corpus in (options.new, options.old):
         few = options.out / f"{corpus.resolve().name}-test.tsv"
-        lines = (corpus / "test.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
-        few.write_text("".join(lines[: options.limit]), encoding="utf-8")
+        lines = (corpus / "test.tsv").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        few.write_text("".join(f"{line}\n" for line in lines[: options.limit]), encoding="utf-8")
         found.append(json.loads(dragoman("evaluate", "-m", model, few, "--json"))["bleu"]["value"])
     return found
 

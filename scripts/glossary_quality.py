@@ -91,7 +91,7 @@ def translate(model: str, cases: Sequence[Case], glossary: str = "") -> tuple[li
         start = perf_counter()
         command += ["--glossary", str(terms)] * bool(glossary)
         ran = subprocess.run(command, check=True, capture_output=True, text=True)
-        return ran.stdout.splitlines(), perf_counter() - start
+        return ran.stdout.removesuffix("\n").split("\n"), perf_counter() - start
 
 
 def translate_in_place(model: str, cases: Sequence[Case], glossary: Glossary) -> list[str]:
