@@ -2,8 +2,8 @@
 
 docs/course/notebooks/NAME.py is the source of NAME.ipynb and NAME.ko.ipynb. `# %%` begins a cell of code, `# %% en` and
 `# %% ko` a text in that language. Both notebooks have the same code, so one run gives the outputs of both. Where only
-texts have changed, the outputs are kept; to run such a notebook again, delete NAME.ipynb. Nothing
-else should compute then: a training that has to wait for the cores says so, and the outputs keep it.
+texts have changed, the outputs are kept; to run such a notebook again, delete NAME.ipynb. Nothing else should compute
+then: a training that has to wait for the cores says so, and the outputs keep it.
 """
 
 import re

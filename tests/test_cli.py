@@ -703,7 +703,7 @@ def test_info_tells_what_a_model_can(dragoman, trained: Path):
             "model": "Transformer, layers 1 + 1, d_model 16, heads 2, d_ff 32, positions sinusoidal",
             "vocabulary": f"{len(tokenizer):,} subwords",
             "scripts": "Latin to Hangul",
-            "reads at once": f"1 sentence, {extent.tokens} tokens: as 95 of 100 training sources had",
+            "reads at once": f"up to 1 sentence, {extent.tokens} tokens (95 % of the training sources were no longer)",
             "engines": "native, ctranslate2",
         }.items()
     )

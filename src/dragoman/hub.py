@@ -136,7 +136,8 @@ class Repository:
         except (errors.OfflineModeIsEnabled, RequestError):
             reason = unreachable
         except UnicodeError:
-            reason = "HF_TOKEN, or the token that `hf auth login` has saved, has letters that no token has"
+            own = "HF_TOKEN, or the token that `hf auth login` has saved,"
+            reason = f"{own} contains characters that are not allowed in a token"
         except (ValueError, RuntimeError) as error:  # of uploads: metadata that the Hub refuses, a file that fails
             reason = f"the upload failed: {error}"
         except OSError as error:

@@ -52,7 +52,7 @@ class SentencePieceTokenizer:
         control = {id for id, piece in enumerate(vocabulary) if kinds.get(piece) is Kind.CONTROL}
         self.unknown = unknown
         self.suppressed = (PAD, BOS, unknown)
-        "entries that no search may say"
+        "entries that no search may generate"
         self.special_ids = {PAD, BOS, EOS, *self.tags.values(), *control} - {unknown}
         "entries without text"
         self.byte_values = {

@@ -153,9 +153,8 @@ def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
     """Return the corpora that a list of words names.
 
     A word is a file, or an option of the corpus before it: `weight=2`, `share=0.25`, `tag=news`, `target-tag=de`,
-    `columns=en,de`. Two
-    files of plain text in a row are a source file and a target file; any other file is a corpus by itself. Raise
-    UsageError where a word is wrong, and where shares leave nothing for a corpus without one.
+    `columns=en,de`. Two files of plain text in a row are a source file and a target file; any other file is a corpus by
+    itself. Raise UsageError where a word is wrong, and where shares leave nothing for a corpus without one.
     """
     check_texts("a corpus", words)
     runs: list[list[str]] = []  # of plain files in a row, or one file of pairs

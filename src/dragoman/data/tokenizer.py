@@ -88,7 +88,7 @@ class Tokenizer:
         self.unknown: int | None = None
         "the entry for an unknown word; there is none, because all words can be spelled"
         self.suppressed: tuple[int, ...] = ()
-        "entries that no search may say; a model that has learned from us says none by itself"
+        "entries that no search may generate; a model that has learned from us generates none by itself"
 
     def __len__(self) -> int:
         return len(self.pieces)

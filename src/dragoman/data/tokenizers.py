@@ -13,7 +13,7 @@ JOINT, SIDES = "tokenizer.json", ("source-tokenizer.json", "target-tokenizer.jso
 
 @runtime_checkable
 class SideTokenizer(Protocol):
-    """Turns texts of one side of a model into ids and back. list[int] 0, 1 and 2 are PAD, BOS and EOS."""
+    """Turns texts of one side of a model into ids and back. Ids 0, 1 and 2 are PAD, BOS and EOS."""
 
     pieces: list[str]
     "by id, as text: spaces are real ones, a byte is such as '<0x6C>'"
@@ -32,7 +32,7 @@ class SideTokenizer(Protocol):
 
     @property
     def suppressed(self) -> tuple[int, ...]:
-        """The entries that no search may say."""
+        """The entries that no search may generate."""
         ...
 
     def __len__(self) -> int: ...

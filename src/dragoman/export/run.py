@@ -83,8 +83,7 @@ def export_model(
     model: a model folder or run folder; to: 'ctranslate2', 'onnx', 'huggingface' or 'web'; compute_type: how weights
     are stored, 'float32', 'float16' or 'int8', by default the first that the target has; sample: a file with a text in
     each line, the first 200 of which are translated for the comparison, by default made-up ones; test: sentence pairs,
-    as words
-    that name a corpus, on which int8 is measured: it must not lose more than 0.5 BLEU.
+    as words that name a corpus, on which int8 is measured: it must not lose more than 0.5 BLEU.
 
     `out` is whole or not there. Raise UsageError where `out` exists and for wrong arguments; DragomanError where the
     model is damaged or does not fit the target, a package is missing, or the export does not translate as the model.

@@ -70,7 +70,7 @@ class Summary:
             rows["scripts"] = f"to {name_scripts(self.scripts)}"
         if self.extent:
             sentences, tokens = plural(self.extent.sentences, "sentence"), plural(self.extent.tokens, "token")
-            rows["reads at once"] = f"{sentences}, {tokens}: as 95 of 100 training sources had"
+            rows["reads at once"] = f"up to {sentences}, {tokens} (95 % of the training sources were no longer)"
         if self.extent and self.extent.terms:
             rows["terms"] = "reads those of a glossary in the source, as it was trained to"
         rows["engines"] = describe_engines(self.config)

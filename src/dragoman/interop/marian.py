@@ -198,7 +198,8 @@ def read_architecture(settings: Settings, tensors: Npz) -> TransformerConfig:
     settings.checker.expect(2 <= length <= MAX_POSITIONS, f"Wpos has {length:,} positions")
     if norm_first:
         settings.checker.note(
-            "norms before layers, as Marian trains and scores since 1.10; its decoder forgets them in keys and values"
+            "pre-norm, as Marian 1.10 and later train and score it; Marian's decoder leaves the norm out of keys and "
+            "values"
         )
     activation = settings.get("transformer-ffn-activation")
     if activation == "gelu":

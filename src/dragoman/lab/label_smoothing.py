@@ -152,7 +152,7 @@ def claims(loss: float, right: float, other: float, plain: Trial, smooth: Trial)
         "smoothing [hurts it|does not hurt it when the training labels are "
         "noisy].": smooth.perplexity > plain.perplexity,
         f"Of the unseen words {smooth.accuracy:.2%} are right with smoothing and {plain.accuracy:.2%} without: "
-        "smoothing [helps|does not help by more than a fifth of a percent].": smooth.accuracy > plain.accuracy + 0.002,
+        "smoothing [helps|does not help by more than 0.2 percentage points].": smooth.accuracy > plain.accuracy + 0.002,
     }
 
 
