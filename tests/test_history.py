@@ -246,6 +246,10 @@ def test_the_first_head_is_the_one_that_aligns_words(history: History, trained: 
         changed = dataclasses.replace(history, head=head)
         assert torch.equal(changed.map(changed.snapshots[0]), expected)
         assert ("head 2 of 2" in changed.head_name) == (head.head == 2)
+        assert ("mean of 2 heads" in changed.head_name) == (head.head is None)
+    (snapshot, *_) = history.snapshots
+    alone = dataclasses.replace(snapshot, cross_attention=snapshot.cross_attention[:, :1])
+    assert dataclasses.replace(history, head=AlignmentHead(1), snapshots=[alone]).head_name == "layer 1 of 1"
 
 
 def test_long_sentences_are_refused_or_left_out_of_the_sample(trained: Path, dev: list[Pair]):

@@ -18,7 +18,7 @@ from conftest import tiny_transformer
 from PIL import Image
 from torch import Tensor
 
-from dragoman.config import RecurrentConfig, SearchConfig
+from dragoman.config import AttentionConfig, RecurrentConfig, SearchConfig
 from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
@@ -44,6 +44,7 @@ from dragoman.inspection.views import (
     STATISTICS,
     View,
     attention_grid,
+    attention_lines,
     attention_map,
     draw_cross_attention,
     view_figure,
@@ -162,6 +163,15 @@ def test_a_map_is_of_the_layers_and_heads_that_its_caption_names(
     weights = expected(given.cross) if expected else given.weights("cross", aggregate="rollout")
     torch.testing.assert_close(image(drawn(shown).axes[0]), weights)
     assert f"cross-attention, {says}" in shown.caption
+
+
+def test_captions_name_no_mean_of_one_head_or_layer(tokenizer: Tokenizer):
+    translator = make(tokenizer, decoder_layers=1, attention=AttentionConfig(heads=1))
+    inspection = inspect(translator, SENTENCE, TRANSLATION)
+    for which in ((), (1,), (None, None, "mean"), (None, None, "max")):
+        assert "cross-attention, layer 1 of 1; " in attention_map(inspection, "cross", *which).caption
+    assert "rollout of layers 1 to 1; " in attention_map(inspection, "cross", aggregate="rollout").caption
+    assert "cross-attention, layer 1 of 1, head 1 of 1; " in attention_lines(inspection, "cross").caption
 
 
 @pytest.mark.parametrize("kind", KINDS)

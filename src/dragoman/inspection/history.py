@@ -60,8 +60,10 @@ class History:
     def head_name(self) -> str:
         """Return 'layer 2 of 6, head 3 of 8' for `head`."""
         layers, heads = self.snapshots[0].cross_attention.shape[:2]
-        which = f"head {self.head.head} of {heads}" if self.head.head else f"mean of {heads} heads"
-        return f"layer {self.head.layer} of {layers}, {which}"
+        layer = f"layer {self.head.layer} of {layers}"
+        if self.head.head:
+            return f"{layer}, head {self.head.head} of {heads}"
+        return f"{layer}, mean of {heads} heads" if heads > 1 else layer
 
     def map(self, snapshot: Snapshot) -> Tensor:
         """Return the cross-attention (W, U) of `head` in one of the snapshots."""

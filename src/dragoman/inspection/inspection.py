@@ -278,13 +278,18 @@ class Inspection:
         return AttentionMap(weights, *labels, map_title(kind, subwords), "; ".join(notes))
 
     def describe(self, kind: AttentionKind, layer: int | None, head: int | None, aggregate: Aggregate) -> str:
-        """Return 'layer 2 of 6, mean of 8 heads' for a caption."""
+        """Return 'layer 2 of 6, mean of 8 heads' for a caption; 'layer 2 of 6' where there is one head."""
         layers, heads = self.maps(kind).shape[:2]
-        if aggregate == "rollout":
-            return f"rollout of layers 1 to {layer or layers}, mean of {heads} heads"
         name = "largest" if aggregate == "max" else "mean"
-        which = f"{name} of {layers} layers" if layer is None else f"layer {layer} of {layers}"
-        return f"{which}, {name} of {heads} heads" if head is None else f"{which}, head {head} of {heads}"
+        if aggregate == "rollout":
+            which = f"rollout of layers 1 to {layer or layers}"
+        elif layer is None and layers > 1:
+            which = f"{name} of {layers} layers"
+        else:
+            which = f"layer {layer or 1} of {layers}"
+        if head is not None:
+            return f"{which}, head {head} of {heads}"
+        return f"{which}, {name} of {heads} heads" if heads > 1 else which
 
     # The layout of Hugging Face, which BertViz reads, too: a list with one (1, H, queries, keys) for each layer.
 
