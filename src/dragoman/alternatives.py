@@ -41,8 +41,8 @@ class Start(NamedTuple):
 class NextWord:
     """A word that may come next."""
 
-    word: str  # without the marks behind it, such as a full stop
-    probability: float  # that the model writes it behind the words before: of its pieces, and that it then ends
+    word: str  # without the marks after it, such as a full stop
+    probability: float  # that the model writes it after the words before: of its pieces, and that it then ends
     output: int  # which of the outputs has it, and is the best of those that do
 
 

@@ -16,7 +16,7 @@ from dragoman.errors import DragomanError, UsageError
 class Options:
     """Make a phrasebook corpus, train on it, score held-out sentences, translate a few, and draw the attention.
 
-    With --task, learn what to do with letters instead: copy, reverse or sort them, or recall the numbers behind them.
+    With --task, learn what to do with letters instead: copy, reverse or sort them, or recall the numbers after them.
     A picture shows the attention head that has found the trick, and a page how it found it.
 
     $ dragoman demo

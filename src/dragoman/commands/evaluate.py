@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> None:
     translator = Translator.load(options.model, options.search, ensemble=options.ensemble, device=options.device)
     if warning := direction_warning(" ".join(options.test), sources, translator.extent.scripts, translator.scripts):
         print(warning, file=sys.stderr)
-    if warning := no_tag_warning(options.model, translator, corpus.tags, "write tag=TAG behind the file"):
+    if warning := no_tag_warning(options.model, translator, corpus.tags, "write tag=TAG after the file"):
         print(warning, file=sys.stderr)
     other = Translator.load(options.against, options.search, device=options.device) if options.against else None
     theirs = read_translations(options.against_file, len(sources)) if options.against_file else None

@@ -69,8 +69,8 @@ TASKS: dict[str, Task] = {
         lambda words: sorted(range(len(words)), key=lambda place: words[place]),
     ),
     "recall": Task(
-        "each letter behind the colon, and the number that stood behind it before",
-        "looks behind the letter that was written last, where it stood first",
+        "each letter after the colon, and the number that followed it before",
+        "looks at what follows the letter that was written last, where it stood first",
         letters_with_numbers,
         remembered,
         minutes=2.0,

@@ -242,7 +242,7 @@ def read_own_subwords(
 
 
 def read_suppressed(folder: Path, names: set[str]) -> set[int]:
-    """Return the rows that `generate` of transformers never says: those that generation_config.json suppresses."""
+    """Return the rows that `generate` of transformers never returns: those that generation_config.json suppresses."""
     if GENERATION not in names:
         return set()
     rows = read_object(file := source_file(folder, GENERATION)).get("suppress_tokens") or []

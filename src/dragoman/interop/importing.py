@@ -200,6 +200,6 @@ def card_of_import(name: str, origin: str, foreign: Foreign, checker: Checker, l
         *(f"{note[0].upper()}{note[1:]}." for note in checker.notes),
         f"Positions: {original.config.positions}, the first at {original.config.first_position}; "
         f"norms with epsilon {original.config.norm_epsilon:g}.",
-        "Padding, start and end became the words 0, 1 and 2. What has no text is never said.",
+        "Padding, start and end became the words 0, 1 and 2. What has no text is never generated.",
     ]
     return f"# {name}\n\n" + "".join(f"- {row}\n" for row in rows)

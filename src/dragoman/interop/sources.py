@@ -40,7 +40,7 @@ class Vocabulary:
 class Subwords:
     """The words of one side by our ids: those of `Vocabulary` in another order, with the first three ours.
 
-    unsayable: ids that are never said: padding, start, the unknown word, and those that have no text.
+    unsayable: ids that are never generated: padding, start, the unknown word, and those that have no text.
     """
 
     model: SentencePieceModel
@@ -70,8 +70,8 @@ class Foreign:
 def arrange(vocabulary: Vocabulary, rows: Sequence[int]) -> Subwords:
     """Return the words of one side by our ids. rows: the id in the original for each of ours, see `rows_of`.
 
-    The start, row 1, is a row of its own even where it is a copy. Rows that no word has are named and never said, as
-    are the unknown word and the control words of SentencePiece.
+    The start, row 1, is a row of its own even where it is a copy. Rows that no word has are named and never
+    generated, as are the unknown word and the control words of SentencePiece.
     """
     names = {id: word for word, id in vocabulary.words.items()}
     pieces = [*SPECIAL, *(names.get(row, f"<row:{row}>") for row in rows[len(SPECIAL) :])]

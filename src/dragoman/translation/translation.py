@@ -47,9 +47,9 @@ class Translation:
 class Alternative:
     """A word that may come next in a translation, and where it leads.
 
-    word: without the marks behind it, such as a full stop.
-    probability: that the model writes it behind the words before: the product of those of its pieces, and that the word
-    ends behind them.
+    word: without the marks after it, such as a full stop.
+    probability: that the model writes it after the words before: the product of those of its pieces, and that the word
+    ends after them.
     translation: the whole one that follows from it.
     """
 

@@ -84,7 +84,7 @@ class TransformersEngine:
         self.source_rows, self.target_rows = layout.rows("source"), layout.rows("target")
 
     def forget_settings(self) -> None:
-        """Let `generate` search as it does without settings in the folder, and never say the silent rows of the layout.
+        """Let `generate` search as it does without settings in the folder, and never return the layout's silent rows.
 
         Folders of others have such settings, from the number of beams to words that must not be repeated.
         """
@@ -148,7 +148,7 @@ class TransformersEngine:
         return [found[row] for row in range(len(targets))]
 
     def logits(self, sources: Sequence[Ids], given: Tensor) -> Tensor:
-        """Return logits (B, T, rows) after the rows given (B, T); what `generate` never says is unlikely."""
+        """Return logits (B, T, rows) after the rows given (B, T); what `generate` never returns is unlikely."""
         with torch.no_grad(), quietly():
             logits = self.model(**self.source_batch(sources), decoder_input_ids=given).logits.clone()
         logits[..., self.layout.silent] += UNSAYABLE
