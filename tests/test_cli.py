@@ -776,6 +776,11 @@ def test_ctrl_c_stops_a_training_that_can_go_on(corpus: Corpus, tmp_path: Path):
         ("--word-scores --output-format jsonl --ensemble other", "--word-scores needs a single model"),
         ("--translate-key title -i page.json --as-lines", "--translate-key needs --input FILE.json"),
         ("--translate-key title -i page.json --as-lines --output-format jsonl", "--translate-key needs --input FILE"),
+        (
+            "--translate-key b -i a.csv",
+            "has a; --translate-key chooses a column, by its name or its number",
+        ),
+        ("-i a.csv", "or use columns 'source' and 'target'; --translate-key chooses a column"),
         ("--forbid dog --forbid  x", "a forbidden word must not be blank"),
         ("--length-penalty 100", "--length-penalty must be at most 10.0, not 100.0"),
         ("--length-penalty nan", "--length-penalty must be at least -10.0, not nan"),
@@ -785,6 +790,7 @@ def test_ctrl_c_stops_a_training_that_can_go_on(corpus: Corpus, tmp_path: Path):
 def test_what_cannot_work_is_refused_before_anything_is_written(dragoman, trained: Path, flags: str, said: str):
     Path("terms.tsv").write_text("dog\tHund\n")
     Path("page.json").write_text('{"title": "The dog"}')
+    Path("a.csv").write_text("a\nThe dog\n")
     ran = dragoman("translate", "-m", trained, "-o", "out", *(flag.strip("\t") for flag in flags.split(" ")))
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err

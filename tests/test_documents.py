@@ -909,6 +909,13 @@ def test_invalid_json_is_left_and_reported(text: str):
 # XLIFF.
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_line_ends_of_any_system_stay(end: str):
+    text = end.join(["The dog.", "", " A cat. ", "7", "Bears"])
+    assert read_document(text.encode(), ".txt").texts == ["The dog.", "A cat.", "Bears"]
+    assert translated(text.encode(), ".txt", str.upper).decode() == text.upper()
+
+
 def test_text_in_cdata_sections_is_reported_and_stays():
     unit = "<trans-unit id='1'><source>{}</source>{}</trans-unit>\n"
     units = [
@@ -1004,8 +1011,10 @@ def test_a_bilingual_table_is_filled_and_columns_that_it_lacks_are_named():
     assert translated(table, ".csv", str.upper) == table.replace(b'"a ""b""",', b'"a ""b""","A ""B"""')
     with pytest.raises(UsageError, match="several columns are called 'text'"):
         read_document(b"text,text\n1,2\n", ".csv")
-    with pytest.raises(UsageError, match="no column 'text'; the first row has a, b; choose with --translate-key NAME"):
+    with pytest.raises(UsageError, match=r"has a, b; name the column 'text', or use columns 'source' and 'target'$"):
         read_document(b"a,b\n1,2\n", ".csv")
+    with pytest.raises(UsageError, match=r"no column 'c'; the first row has a, b$"):
+        read_document(b"a,b\n1,2\n", ".csv", ["c"])
     with pytest.raises(UsageError, match="no column 'text'; the first row has 'a, b', c;"):
         read_document(b'"a, b",c\n1,2\n', ".csv")
 

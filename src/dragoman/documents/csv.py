@@ -108,7 +108,8 @@ def choose_columns(heading: Sequence[str], keys: Sequence[str]) -> tuple[list[tu
     try:
         indices, named = find_columns(heading, keys or ("text",))
     except ValueError as error:
-        raise UsageError(f"{error}; choose with --translate-key NAME, or a number if that row has no names") from None
+        advice = "" if keys else "; name the column 'text', or use columns 'source' and 'target'"
+        raise UsageError(f"{error}{advice}") from None
     return [(index, index) for index in indices], named
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dragoman.documents.document import Content, Document, Passage, has_letter
 from dragoman.documents.encoding import decode
 
-LINE = re.compile(r"[^\n]+")
+LINE = re.compile(r"[^\r\n]+")
 PARAGRAPH = re.compile(r"[^\n]+(?:\n[^\n]*\S[^\n]*)*")
 
 

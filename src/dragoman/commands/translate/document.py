@@ -5,7 +5,7 @@ from dragoman.commands.translate.report import TranslationReport
 from dragoman.console import LineProgress
 from dragoman.data.corpus import read_blocks
 from dragoman.documents import read_document
-from dragoman.errors import DragomanError, plural
+from dragoman.errors import DragomanError, UsageError, plural
 from dragoman.files import open_output
 from dragoman.translation.translator import Translator
 
@@ -21,7 +21,13 @@ def translate_document(translator: Translator, options: Options, progress: LineP
     translation; OSError, before anything is translated, where --output cannot be written.
     """
     assert options.input is not None
-    document = read_document(b"".join(read_blocks(str(options.input))), options.suffix, options.translate_key)
+    content = b"".join(read_blocks(str(options.input)))
+    try:
+        document = read_document(content, options.suffix, options.translate_key)
+    except UsageError as error:
+        if options.suffix != ".csv":
+            raise
+        raise UsageError(f"{error}; --translate-key chooses a column, by its name or its number") from None
     for line, reason in document.skipped:
         location = f"{options.input}:{line}" if line else str(options.input)
         if not document.readable:
