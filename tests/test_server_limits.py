@@ -18,13 +18,14 @@ from typing import Any
 import pytest
 from serving import CONFIG, Answer, Gate, Running, running, until
 
+from dragoman.documents import read_document
 from dragoman.server import files, run, store
 from dragoman.server.app import App
 from dragoman.server.files import Results
 from dragoman.server.keys import Key, caller_of, digest
 from dragoman.server.models import Models
 from dragoman.server.own import texts
-from dragoman.server.reading import FREE, MAX_BODY, Room
+from dragoman.server.reading import FREE, MAX_BODY, Refusal, Room, Upload
 from dragoman.server.store import Store
 from dragoman.server.texts import MAX_FORBIDDEN, MAX_TARGETS, MAX_TERMS
 from dragoman.text.glossary import MAX_TERM_LENGTH
@@ -323,6 +324,19 @@ def test_a_document_that_waits_for_more_than_an_hour_is_not_lost(
     go.set()
     until(lambda: not files.OWN)
     assert keeping.ask("POST", f"{path}/result", body, **key).status == 200
+
+
+def test_a_long_text_is_refused_before_it_is_parsed_and_a_file_has_its_price(monkeypatch: pytest.MonkeyPatch):
+    parsed = list[str]()
+    monkeypatch.setattr(files, "MAX_CHARACTERS", 10)
+    monkeypatch.setattr(files, "read_document", lambda *file: (parsed.append(file[1]), read_document(*file))[1])
+    for name in ("a.md", "a.txt"):
+        assert files.open_document(Upload(name, "# 개와 고양이".encode()))[0].texts
+        with pytest.raises(Refusal, match="11 characters are more than 10"):
+            files.open_document(Upload(name, b"dogs\n\n\ncats"))
+    assert files.open_document(Upload("a.html", b"<p>dogs</p>"))[0].texts == ["dogs"]  # most of it is markup
+    assert parsed == [".md", ".txt", ".html"]
+    assert [files.size_of(None, Upload("a.html", b"x" * size)) for size in (9, 11)] == [9, 10]
 
 
 def test_a_lock_that_another_process_has_just_deleted_is_no_error(state: Path, monkeypatch: pytest.MonkeyPatch):

@@ -20,6 +20,7 @@ from starlette.responses import Response, StreamingResponse
 from dragoman.data.spec import NOT_TEXT
 from dragoman.decoding.rows import Gone, Ticket
 from dragoman.documents import SUFFIXES, Document, read_document
+from dragoman.documents.encoding import decode
 from dragoman.errors import DragomanError
 from dragoman.files import lock_file, replace_file
 from dragoman.server.app import report, unexpected
@@ -38,6 +39,7 @@ EXPIRED = "this document is not here any more"
 UNSAFE = re.compile(r"[^\w.-]+")
 MAX_NAME = 100
 MAX_CHARACTERS = 1_000_000  # of the texts of a document
+MOSTLY_TEXT = (".md", ".txt")  # formats whose files have hardly any other characters
 MAX_WAITING = 32  # documents in memory; more are refused
 WORKERS = ThreadPoolExecutor(4, "document")  # documents that are translated at the same time; others wait
 OWN: dict[str, Ticket] = {}  # the documents that this process is to translate
@@ -47,8 +49,8 @@ BLOCK = 256  # texts of a document that are translated before it is written down
 
 
 def size_of(request: Any, file: Upload | None) -> int:
-    """Return how many characters a request is charged for: the bytes of its file."""
-    return len(file.content) if file else 0
+    """Return how many characters a request is charged for: the bytes of its file, up to those that it may have."""
+    return min(len(file.content), MAX_CHARACTERS) if file else 0
 
 
 def open_document(file: Upload | None, name: str = "") -> tuple[Document, str]:
@@ -61,12 +63,19 @@ def open_document(file: Upload | None, name: str = "") -> tuple[Document, str]:
         raise Refusal(400, f"Invalid request: file format not supported: {advice}")
     if not file.content.strip():
         raise Refusal(400, "Invalid request: empty file")
+    if suffix in MOSTLY_TEXT:  # parsing a long one takes so long that other requests would wait for it
+        check_characters(len(decode(file.content)[0]))
     document = read_document(file.content, suffix)
     if not document.readable:
         raise Refusal(400, f"Invalid request: {document.skipped[0].reason}")
-    if (count := sum(map(len, document.texts))) > MAX_CHARACTERS:
-        raise Refusal(413, f"{count:,} characters are more than {MAX_CHARACTERS:,} in a document")
+    check_characters(sum(map(len, document.texts)))
     return document, suffix
+
+
+def check_characters(count: int) -> None:
+    """Raise Refusal for more characters than a document may have."""
+    if count > MAX_CHARACTERS:
+        raise Refusal(413, f"{count:,} characters are more than {MAX_CHARACTERS:,} in a document")
 
 
 def translate_document(

@@ -25,15 +25,20 @@ class Metrics:
         self.refusals = Counter("dragoman_refusals", "answers that are errors, by status", ["status"], registry=own)
         self.accepted = Counter("dragoman_accepted", "requests whose translation was begun", registry=own)
         self.finished = Counter(
-            "dragoman_finished", "those that ended: ok, failed, cancelled", ["outcome"], registry=own
+            "dragoman_finished",
+            "translation requests that ended, by outcome: ok, failed, cancelled",
+            ["outcome"],
+            registry=own,
         )
         self.in_flight = Gauge(
             "dragoman_in_flight",
-            "of those, the ones that are not finished",
+            "translation requests in progress",
             registry=own,
             multiprocess_mode="livesum",
         )
-        self.characters = Counter("dragoman_characters", "characters of the requests that were accepted", registry=own)
+        self.characters = Counter(
+            "dragoman_characters", "characters of accepted requests; of documents, bytes", registry=own
+        )
         self.seconds = Histogram("dragoman_seconds", "time from a request to its answer", buckets=BUCKETS, registry=own)
         self.wait = Gauge(
             "dragoman_wait_seconds",
