@@ -17,10 +17,12 @@ from conftest import gap
 from serving import CONFIG, Running, running, running_with_runs
 
 from dragoman.config import RunConfig, TrainingConfig, to_toml
-from dragoman.errors import UsageError
+from dragoman.decoding.rows import Late
+from dragoman.errors import DragomanError, UsageError
 from dragoman.inspection.history import read_history
 from dragoman.server.keys import Key, digest
 from dragoman.server.models import Models
+from dragoman.server.own import runs
 from dragoman.server.run import check_runs, describe, read_settings
 from dragoman.server.runs import CURVES, MOST_POINTS, Point, RunFolders, forecast, thin
 from dragoman.server.table import ROUTES
@@ -175,6 +177,26 @@ def test_the_film_has_the_attention_of_each_checkpoint(following: Running, folde
     for name, sentence in (("toy", 4), ("halfway", 1)):
         assert following.ask("POST", f"/api/v1/runs/{name}/film", {"sentence": sentence}).status == 400
     assert following.ask("POST", "/api/v1/runs/linked/film", {}).status == 404
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (DragomanError("/runs/toy: damaged"), 404, "this run cannot be read right now; try again"),
+        (FileNotFoundError("/runs/toy"), 404, "this run cannot be read right now; try again"),
+        (UsageError("the sentence is too long"), 400, "the sentence is too long"),
+        (Late("too late"), 503, "too late: send fewer or shorter texts"),
+    ],
+)
+def test_a_film_that_cannot_be_read_says_so_without_its_place(
+    following: Running, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, message: str
+):
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(runs, "read_film", fail)
+    refused = following.ask("POST", "/api/v1/runs/toy/film", {"sentence": 3})
+    assert (refused.status, refused.json["error"]["message"]) == (status, message)
 
 
 def test_a_run_goes_on_while_it_writes_and_says_how_long_it_may_take(folder: Path):

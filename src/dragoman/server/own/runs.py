@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from dragoman.errors import DragomanError
+from dragoman.decoding.rows import Gone, Late
+from dragoman.errors import DragomanError, UsageError
 from dragoman.inspection.history import read_film
 from dragoman.inspection.page import encode, weight_bytes
 from dragoman.server.reading import Refusal
@@ -32,7 +33,7 @@ class RunStanding(Struct):
     """How far a run is."""
 
     name: str
-    state: str  # running, finished or stopped
+    state: str  # running, silent, finished or stopped
     step: int
     steps: int | None  # of the whole run, unless it ends sooner; null: unknown
     seconds: float  # of training so far
@@ -133,8 +134,10 @@ def readable(handler: Callable[[Call], Any]) -> Callable[[Call], Any]:
     def handle(call: Call) -> Any:
         try:
             return handler(call)
+        except (Gone, Late, UsageError):
+            raise
         except (OSError, DragomanError):
-            raise Refusal(404, "this cannot be read now") from None
+            raise Refusal(404, "this run cannot be read right now; try again") from None
 
     return handle
 
@@ -197,6 +200,7 @@ def samples(call: Call) -> SamplesAnswer:
     return SamplesAnswer(steps, step, texts)
 
 
+@readable
 def film(call: Call) -> FilmAnswer:
     """Show the cross-attention of a sample sentence at each checkpoint of a run."""
     folders, run = run_of(call)
