@@ -388,6 +388,15 @@ def test_a_document_of_a_server_that_was_stopped_is_an_error_and_not_waited_for(
         client.translate_document_upload(TEXT, target_lang="KO", filename="a.txt")
 
 
+def test_a_language_with_varieties_is_one_source(models: Models):
+    (one,) = models.by_pair.values()
+    pairs = [one.pair._replace(source=code) for code in ("zh-Hant", "zh", "en")]
+    served = [replace(one, source=one.source._replace(pair=pair)) for pair in pairs]
+    with running(Models(served), CONFIG) as several:
+        listed = ask(several, "GET", "/v2/languages?type=source").json
+    assert [one["language"] for one in listed] == ["EN", "ZH"]
+
+
 def test_what_the_contract_says_beyond_the_client(server: Running, alone: str):
     assert "billed_characters" not in translate(server)[0]
     assert translate(server, show_billed_characters=True)[0]["billed_characters"] == len(TEXT)

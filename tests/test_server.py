@@ -362,7 +362,9 @@ def test_pages_of_other_origins_are_refused_unless_they_are_allowed(models: Mode
         assert answer.status == 403
         assert "access-control-allow-origin" not in answer.headers
     assert server.ask("GET", "/languages", Origin=server.url).status == 200
-    with running(models, replace(CONFIG, allow_origin=("chrome-extension://*",))) as other:
+    with running(models, replace(CONFIG, allow_origin=("chrome-extension://*", "http://[::1]:3000"))) as other:
+        assert other.ask("OPTIONS", "/translate", Origin="http://[::1]:3000").status == 204
+        assert other.ask("OPTIONS", "/translate", Origin="http://[::2]:3000").status == 403
         answer = other.ask("OPTIONS", "/translate", Origin="chrome-extension://abc")
         assert (answer.status, answer.headers["access-control-allow-origin"]) == (204, "chrome-extension://abc")
         assert "access-control-allow-credentials" not in answer.headers
@@ -535,7 +537,7 @@ def test_an_error_that_nobody_has_foreseen_says_nothing_of_the_text(server: Runn
 
     monkeypatch.setattr(Served, "translator_for", fail)
     answer = server.translate("secret text")
-    assert (answer.status, answer.json) == (500, {"error": "the server has failed"})
+    assert (answer.status, answer.json) == (500, {"error": "internal server error"})
     written = capsys.readouterr().err
     assert "ValueError in fail" in written
     assert "secret" not in written

@@ -73,7 +73,7 @@ def test_there_is_a_replica_for_each_core_unless_the_settings_say_otherwise(trai
         engine: Any = one.translator.engine
         assert engine.translator.num_translators == len(one.pool.threads) == replicas
         models.close(5)
-    with pytest.raises(UsageError, match="replicas needs the engine ctranslate2"):
+    with pytest.raises(UsageError, match="replicas works only with the engine ctranslate2"):
         replace(CONFIG, replicas=2)
 
 

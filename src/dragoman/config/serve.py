@@ -117,7 +117,7 @@ class ServeConfig:
         if self.beam > self.max_beam:
             raise UsageError(f"beam {self.beam} is above max_beam {self.max_beam}")
         if self.engine == "native" and self.replicas is not None:
-            raise UsageError("replicas needs the engine ctranslate2: the native one has a batch for all requests")
+            raise UsageError("replicas works only with the engine ctranslate2; the native engine uses batches")
 
     @property
     def listens_beyond_loopback(self) -> bool:

@@ -208,7 +208,7 @@ class App:
 
     def _allowed(self, origin: str) -> bool:
         """Return whether the settings allow an origin."""
-        return any(fnmatchcase(origin, allowed) for allowed in self.service.config.allow_origin)
+        return any(origin == one or fnmatchcase(origin, one) for one in self.service.config.allow_origin)
 
     def _identify(self, exchange: Exchange, received: Received) -> tuple[str, int]:
         """Return who asks, for the log, and the characters a minute that a key allows (0: as many as all others).
@@ -385,7 +385,7 @@ def unexpected(error: Exception) -> Refusal:
         return Refusal(503, "the server has not enough memory for this request", {"Retry-After": "1"})
     if isinstance(error, OSError) and error.errno:  # a full disk, a folder that was made read-only
         return Refusal(503, f"the server cannot read or write its files: {os.strerror(error.errno)}")
-    return Refusal(500, "the server has failed")
+    return Refusal(500, "internal server error")
 
 
 def report(error: Exception) -> None:

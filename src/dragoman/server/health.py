@@ -14,16 +14,17 @@ class Health(msgspec.Struct):
 
 
 def live(call: Call) -> Health:
-    """Say whether the server lives; 503: start it again."""
+    """Check that the server is alive; 503 means: restart it."""
     if not call.service.alive:
         raise Refusal(503, "a model has work but has made no progress for a minute")
     return Health("ok")
 
 
 def ready(call: Call) -> Health:
-    """Say whether requests should be sent here; 503: it is about to end, or stuck."""
+    """Check that the server is ready for requests; 503 means: it is stopping or stuck."""
     if not call.service.ready:
-        raise Refusal(503, "the server is stopping" if call.service.stopping else "a model does not move")
+        stuck = "a model has work but makes no progress"
+        raise Refusal(503, "the server is stopping" if call.service.stopping else stuck)
     return Health("ok")
 
 

@@ -101,10 +101,10 @@ def operation(route: Route, request: Any, fields: Any, answer: Any, *, keys: boo
     request, answer: the schemas of its types, None where it has none; fields: what `request` refers to.
     """
     content = {JSON: {"schema": answer}} if answer else {"*/*": {"schema": {}}}
-    done: dict[str, Any] = {"description": "done"}
+    done: dict[str, Any] = {"description": "success"}
     if route.status != 204:
         done["content"] = content
-    wrong = {"description": "refused; the body says why", "content": {JSON: {"schema": {"type": "object"}}}}
+    wrong = {"description": "error; the body gives the reason", "content": {JSON: {"schema": {"type": "object"}}}}
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in NAMED.findall(route.path)

@@ -30,9 +30,9 @@ class Replica:
     app: App  # is set by serve.ingress
 
     def check_health(self) -> None:
-        """Raise RuntimeError where a model does not move."""
+        """Raise RuntimeError where a model has work but makes no progress."""
         if not self.app.service.ready:
-            raise RuntimeError("a model does not move")
+            raise RuntimeError("a model has work but makes no progress")
 
 
 def deploy(config: ServeConfig, replicas: tuple[int, int] = (1, 1)) -> "Application":

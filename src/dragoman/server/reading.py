@@ -181,7 +181,7 @@ def check_text(value: Any) -> None:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise Refusal(400, "a string has half a surrogate pair, which is no character") from None
+            raise Refusal(400, "a string contains an unpaired surrogate") from None
 
 
 def form_fields(data: bytes) -> Fields:

@@ -39,7 +39,10 @@ def languages(call: Call) -> list[Language]:
     """List the languages that can be translated from, or into."""
     models = call.service.models
     if call.request.type == "source":
-        return [Language(code.partition("-")[0].upper(), name_of(code)) for code in models.sources]
+        sources: dict[str, str] = {}
+        for code in models.sources:  # several may be varieties of one language
+            sources.setdefault(code.partition("-")[0].upper(), name_of(code))
+        return [Language(code, name) for code, name in sources.items()]
     return [
         Language(code, name_of(region_case(code)), False)
         for target in models.all_targets
@@ -101,7 +104,7 @@ RESOURCES = {"translate_text": [GLOSSARY, TAGS], "translate_document": [GLOSSARY
 
 
 def resources(call: Call) -> list[Resource]:
-    """List what languages can be asked for."""
+    """List the resources (text, documents, glossaries) that have languages."""
     return [Resource(name, features) for name, features in RESOURCES.items()]
 
 

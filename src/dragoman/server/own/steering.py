@@ -111,7 +111,7 @@ def alternatives(call: Call) -> AlternativesAnswer:
 
 
 def words(call: Call) -> WordsAnswer:
-    """Say of given translations how probable each word is, how probable others are, and where each comes from."""
+    """Score and align the words of given translations."""
     request: WordsRequest = call.request
     if len(request.texts) != len(request.translations):
         raise Refusal(400, "there must be one translation for each text")
