@@ -278,7 +278,7 @@ def test_what_needs_a_look_is_said_in_words_and_leads_to_its_place(visit):
         "Line 2 “{name}” is missing.",
         "Line 2 The term “brake pad” is not translated as the glossary says. Glossary",
         "Add another form of the translation to the glossary, after |, or choose other words in the sentence.",
-        "Line 1: A sentence was too long for the model: it was translated in 3 parts, which may not fit together.",
+        "Line 1: A sentence was too long for the model: it was translated in parts, which may not fit together.",
         "Terms used: dog",
     ]
     words = page.tab.locator("#output .flagged .word")

@@ -13,12 +13,13 @@ from starlette.responses import Response
 from dragoman.documents import FORMS, SUFFIXES
 from dragoman.files import lock_file, open_append
 from dragoman.server.files import attachment, open_document, results_of, safe_name, size_of, translate_document
+from dragoman.server.health import Health, live
 from dragoman.server.languages import name_of
 from dragoman.server.reading import MAX_DOCUMENT, Fields, Refusal, Upload
 from dragoman.server.routes import BEARER, Call, Dialect, KeyField, Route, bearer
 from dragoman.server.service import Service
 from dragoman.server.store import PRIVATE
-from dragoman.server.texts import Task, check_size, detect_sources, translate_texts
+from dragoman.server.texts import Task, as_list, check_size, detect_sources, translate_texts
 
 Texts = Annotated[str, Meta(min_length=1)] | Annotated[list[str], Meta(min_length=1)]
 
@@ -57,12 +58,6 @@ class Language(Struct):
     targets: list[str]
 
 
-class Health(Struct):
-    """How the server is."""
-
-    status: str
-
-
 def read_key(headers: Headers, fields: Fields) -> str:
     """Return the key of a request: the field api_key, or apiKey of a client for Node, else the header Authorization.
 
@@ -93,11 +88,6 @@ LIBRETRANSLATE = Dialect(
 def characters_of(request: TranslateRequest, file: Upload | None) -> int:
     """Return how many characters a request translates."""
     return sum(map(len, as_list(request.q)))
-
-
-def as_list(q: str | list[str]) -> list[str]:
-    """Return the texts of a request."""
-    return [q] if isinstance(q, str) else q
 
 
 class DetectRequest(Struct):
@@ -161,13 +151,6 @@ def languages(call: Call) -> list[Language]:
     """List the languages, each with those that it can be translated into, itself included."""
     models = call.service.models
     return [Language(code, name_of(code), sorted({code, *models.targets(code)})) for code in models.languages]
-
-
-def health(call: Call) -> Health:
-    """Say whether the server lives."""
-    if not call.service.alive:
-        raise Refusal(503, "a model has work but has made no progress for a minute")
-    return Health("ok")
 
 
 def frontend_settings(call: Call) -> dict[str, Any]:
@@ -305,6 +288,6 @@ ROUTES = (
     Route("GET", "/languages", languages, LIBRETRANSLATE, answer=list[Language], access="anyone"),
     # What libretranslatepy 2.1.1 sends, which other packages ask for.
     Route("POST", "/languages", languages, LIBRETRANSLATE, answer=list[Language], access="anyone"),
-    Route("GET", "/health", health, LIBRETRANSLATE, answer=Health, access="anyone"),
+    Route("GET", "/health", live, LIBRETRANSLATE, answer=Health, access="anyone"),
     Route("GET", "/frontend/settings", frontend_settings, LIBRETRANSLATE, answer=dict[str, Any], access="anyone"),
 )

@@ -43,7 +43,7 @@ class Translated:
     text: str
     alternatives: tuple[str, ...] = ()
     scores: tuple[float, ...] = ()  # of the alternatives
-    parts: int = 0  # in how many a sentence was translated that was too long for the model; 0: there was none
+    parts: int = 0  # segments of the lines with a sentence that was too long for the model; 0: there was none
 
 
 def translate_texts(call: Call, texts: Sequence[str], sources: Sequence[str], task: Task) -> list[Translated]:
@@ -160,6 +160,11 @@ def check_words(safeguards: Safeguards) -> None:
         raise Refusal(400, f"at most {MAX_TERMS:,} terms at once")
     if any(len(entry.targets) > MAX_TARGETS for entry in entries):
         raise Refusal(400, f"a term can have at most {MAX_TARGETS} translations here")
+
+
+def as_list(texts: str | list[str]) -> list[str]:
+    """Return the texts of a request."""
+    return [texts] if isinstance(texts, str) else texts
 
 
 def check_size(service: Service, texts: Sequence[str], alternatives: int) -> None:

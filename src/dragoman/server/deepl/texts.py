@@ -13,7 +13,7 @@ from dragoman.server.deepl.dialect import DEEPL, find
 from dragoman.server.glossaries import open_glossary
 from dragoman.server.reading import Refusal, Upload
 from dragoman.server.routes import Call, Route
-from dragoman.server.texts import Task, check_size, detect_sources, translate_texts
+from dragoman.server.texts import Task, as_list, check_size, detect_sources, translate_texts
 from dragoman.text.glossary import Glossary
 from dragoman.translation.safeguards import Safeguards
 
@@ -64,11 +64,6 @@ class TranslateAnswer(Struct):
     """The translations, one for each text, in order."""
 
     translations: list[TranslatedText]
-
-
-def as_list(texts: str | list[str]) -> list[str]:
-    """Return the texts of a request."""
-    return [texts] if isinstance(texts, str) else texts
 
 
 def as_names(given: str | list[str]) -> list[str]:

@@ -73,7 +73,7 @@ class TranslatedText(Struct, kw_only=True):
     terms_missed: list[str]
     alternatives: list[str]
     alternative_scores: list[float]
-    parts: int | UnsetType = UNSET  # in how many a sentence was translated that was too long for the model
+    parts: int | UnsetType = UNSET  # segments of the lines with a sentence that was too long for the model
     confidence: float | UnsetType = UNSET  # of the detection
     segments: list[Segment] | UnsetType = UNSET  # of text; HTML has none
     words: list[tuple[str, float]] | UnsetType = UNSET

@@ -94,7 +94,7 @@ export function drawNotes(lines, about) {
   lines.forEach(({ translation }, line) => {
     if (!translation?.parts) return;
     const where = translations.length > 1 ? `${t("line", line + 1)}: ` : "";
-    notes.push(make("li", {}, where, t("parts", translation.parts)));
+    notes.push(make("li", {}, where, t("parts")));
   });
   const met = new Set(translations.flatMap(({ translation }) => translation.terms_met.map((term) => inTarget(term, translation))));
   if (met.size) notes.push(make("li", {}, t("terms-met", [...met].join(", "))));
