@@ -152,7 +152,7 @@ def test_copying_the_tokens_that_differ_gives_the_bits_of_copying_all(wrong: boo
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("scheme", ["rotary-across", "relative", "sinusoidal"])
+@pytest.mark.parametrize("scheme", ["rotary-across", pytest.param("relative", marks=pytest.mark.slow), "sinusoidal"])
 def test_a_search_finds_the_translations_and_scores_that_it_finds_with_the_model(scheme: str, beam: int):
     model = model_of(CONFIGS[scheme])
     engine, plain = TorchEngine(model), TorchEngine(model)

@@ -145,6 +145,7 @@ def weights() -> dict[str, int]:
     return {str(file): file.stat().st_mtime_ns for file in Path("lab/runs").rglob("*.safetensors")}
 
 
+@pytest.mark.slow
 def test_a_comparison_trains_scores_and_keeps_its_runs(flags: list[str], capsys: pytest.CaptureFixture[str]):
     command = ["lab", "compare-smoothing", *flags, "--quick", "--seeds", "1", "2", "1"]
     assert main(command) == 0

@@ -215,6 +215,7 @@ def test_shared_projections_are_one_matrix_also_while_learning(way: str):
         assert torch.equal(layer.key.weight, layer.query.weight) == (way in (PAIR, ONE))
 
 
+@pytest.mark.slow
 def test_the_word_before_cannot_be_told_from_the_word_after_with_one_matrix_for_queries_and_keys():
     """Scores are then symmetric; the task is learned with two matrices and not even begun with one."""
     task = TASKS[1]

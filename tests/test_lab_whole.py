@@ -150,6 +150,7 @@ def test_the_swap_is_from_outside_and_of_the_encoder_alone():
     assert model.decoder[0].attention.kernel is fused_attention  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_word_out_of_reach_cannot_be_learned():
     """Two layers of radius 1 reach 2 places: an answer 4 places away is a guess. A larger radius is the control."""
     assert restricted.measure_recall(1, 4, 60, seed=1) < 2 * restricted.CHANCE
