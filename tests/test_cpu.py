@@ -25,7 +25,6 @@ from dragoman.errors import UsageError
 from dragoman.inference import products
 from dragoman.inference.products import (
     FEWEST_KEYS,
-    FEWEST_PACKED_ROWS,
     GPU_PRODUCTS,
     PRODUCTS,
     Int8Linear,
@@ -34,7 +33,6 @@ from dragoman.inference.products import (
     pack_hidden,
     pack_linear,
     pack_weights,
-    packs_int8,
     resolve_type,
     steady_attention,
     supported_types,
@@ -46,8 +44,6 @@ from dragoman.model.transformer import FeedForward
 WORDS = 300
 KINDS = {"transformer": TINY, "recurrent": TINY_RECURRENT}
 CPU = torch.device("cpu")
-# Whether matrices are in oneDNN's order matters to int8 alone.
-TYPES = [(name, packed) for name in supported_types() for packed in (False, True) if name == "int8" or not packed]
 
 
 def fresh(kind: str) -> Model:
@@ -178,39 +174,12 @@ def test_rows_of_zeros_and_numbers_that_are_none_go_through_int8():
     assert torch.equal(y[2, 1], linear.bias[1])
 
 
-@pytest.mark.skipif("int8" not in supported_types(), reason="this processor has no int8")
-@torch.inference_mode()
-def test_both_orders_of_an_int8_matrix_give_the_same_bits(monkeypatch: pytest.MonkeyPatch):
-    torch.manual_seed(1)
-    for inputs, outputs in ((64, 300), (1024, 256), (17, 5)):
-        linear = nn.Linear(inputs, outputs)
-        monkeypatch.setattr(products, "packs_int8", lambda size: False)
-        plain = Int8Linear(linear)
-        monkeypatch.setattr(products, "packs_int8", lambda size: True)
-        packed = Int8Linear(linear)
-        assert plain.packed is None
-        assert packed.packed is not None
-        for rows in (1, FEWEST_PACKED_ROWS, 33, 200):
-            x = torch.randn(rows, inputs)
-            assert torch.equal(plain(x), packed(x))
-            assert not torch.equal(plain(x), packed(x * 1.001 + 0.001))  # the control
-
-
-def test_large_int8_matrices_are_packed_and_with_amx_smaller_ones_too(monkeypatch: pytest.MonkeyPatch):
-    for capabilities, sizes in (({"avx512_vnni": True}, [2**20]), ({"amx_int8": True}, [256 * 1024, 2**20])):
-        monkeypatch.setattr(products, "instructions", lambda has=capabilities: has)
-        assert [size for size in (256 * 256, 256 * 1024, 2**20) if packs_int8(size)] == sizes
-
-
 @pytest.mark.parametrize(
     "kind", ["transformer", "recurrent", pytest.param("relative", marks=pytest.mark.slow), "rotary-across"]
 )
-@pytest.mark.parametrize(("name", "packed"), TYPES)
-def test_an_output_is_the_same_alone_or_in_a_crowd_in_each_type(
-    kind: str, name: str, packed: bool, monkeypatch: pytest.MonkeyPatch
-):
+@pytest.mark.parametrize("name", supported_types())
+def test_an_output_is_the_same_alone_or_in_a_crowd_in_each_type(kind: str, name: str):
     """In bfloat16 and int8, where rounding would make much of little, to the last bit."""
-    monkeypatch.setattr(products, "packs_int8", lambda size: packed)
     torch.manual_seed(1)
     config = KINDS.get(kind) or replace(TINY, positions=kind)
     model = build(config, WORDS, pad=PAD).eval()
@@ -258,14 +227,13 @@ def test_attention_over_many_rows_is_computed_in_parts(monkeypatch: pytest.Monke
         assert not torch.equal(steady_attention(query.flip(0), key, value, mask), whole)  # the control
 
 
-@pytest.mark.parametrize(("name", "packed"), TYPES)
-def test_int8_takes_a_quarter_of_the_memory_of_its_matrices(name: str, packed: bool, monkeypatch: pytest.MonkeyPatch):
-    """Half if they are packed as well, as bfloat16; float32, the control, has the matrix twice."""
-    monkeypatch.setattr(products, "packs_int8", lambda size: packed)
+@pytest.mark.parametrize("name", supported_types())
+def test_int8_takes_a_quarter_of_the_memory_of_its_matrices(name: str):
+    """And bfloat16 half of it; float32, the control, has the matrix twice."""
     linear = nn.Linear(512, 512)
     size = sum(t.nbytes for t in vars(PRODUCTS[name](linear)).values() if isinstance(t, Tensor))
-    least, most = {"int8": (0.25, 0.26), "bfloat16": (0, 0.51), "float32": (2, 2.1)}[name]
-    assert (1 + packed) * least * linear.weight.nbytes <= size < (1 + packed) * most * linear.weight.nbytes
+    least, most = {"int8": (0, 0.26), "bfloat16": (0, 0.51), "float32": (2, 2.1)}[name]
+    assert least * linear.weight.nbytes <= size < most * linear.weight.nbytes
 
 
 def test_a_type_that_the_processor_has_no_instructions_for_is_refused(monkeypatch: pytest.MonkeyPatch):

@@ -22,8 +22,6 @@ from dragoman.model.transformer import FeedForward
 
 PACKED_ROWS = 32  # oneDNN's layout is chosen for so many rows; it serves any number
 FEWEST_QUERIES, FEWEST_KEYS = 4, 16  # for `steady_attention`
-FEWEST_PACKED, FEWEST_PACKED_AMX = 2**20, 3 * 2**16  # numbers of a matrix in int8
-FEWEST_PACKED_ROWS = 16  # of its input
 SCORES = 2**22  # at a time, in memory
 
 
@@ -86,48 +84,25 @@ class Int8Linear(nn.Module):
     """An nn.Linear that multiplies in int8; what goes in and comes out is float32. For inference alone.
 
     Each row of the matrix, and each row of the input, has the scale that takes its largest number to 127. A sum of
-    products of whole numbers has no rounding, so it does not matter in which order it is computed. Large matrices have
-    a second copy for several rows, in oneDNN's own order.
+    products of whole numbers has no rounding, so it does not matter in which order it is computed.
     """
 
     def __init__(self, linear: nn.Linear):
         super().__init__()
         weight = linear.weight.detach()
         self.scale = (weight.abs().amax(1) / 127).clamp(min=torch.finfo(weight.dtype).tiny)
-        quantised = (weight / self.scale[:, None]).round().to(torch.int8)
-        self.quantised, self.bias, self.packed = quantised.T, linear.bias, None
-        if packs_int8(quantised.numel()):
-            self.packed = torch.ops.onednn.qlinear_prepack(quantised, [PACKED_ROWS, linear.in_features])
-            self.zeros = torch.zeros(linear.out_features, dtype=torch.int32)
+        self.quantised = (weight / self.scale[:, None]).round().to(torch.int8).T
+        self.bias = linear.bias
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
         rows = x.flatten(0, -2)
         scale = rows.abs().amax(-1, keepdim=True) / 127
         # A row of zeros becomes 0/0, which is some whole number, and zeros again when it is scaled.
-        y = self.multiply((rows / scale).round_().to(torch.int8))
+        products = torch._int_mm((rows / scale).round_().to(torch.int8), self.quantised)
+        y = products.float().mul_(self.scale)  # in place: new memory costs more than the arithmetic
         y = y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale, out=y)
         return y.view(*x.shape[:-1], -1)
-
-    def multiply(self, rows: Tensor) -> Tensor:
-        """Return rows of whole numbers (n, inputs) times the matrix, times its scales: (n, outputs) in float32."""
-        if self.packed is None or len(rows) < FEWEST_PACKED_ROWS:
-            products = torch._int_mm(rows, self.quantised)
-            return products.float().mul_(self.scale)  # in place: new memory costs more than the arithmetic
-        # One pass multiplies and scales. It takes unsigned numbers, which these become 128 further up.
-        shifted = rows.view(torch.uint8).add_(128)
-        return torch.ops.onednn.qlinear_pointwise(
-            shifted, 1.0, 128, self.packed, self.scale, self.zeros, None, 1.0, 0, torch.float32, "none", [], ""
-        )
-
-
-def packs_int8(size: int) -> bool:
-    """Return whether a matrix of so many numbers in int8 has a copy in oneDNN's own order.
-
-    With AMX, oneDNN reorders any other matrix at each product, so it pays for smaller ones (docs/notes/speed.md).
-    """
-    has_op = hasattr(torch.ops.onednn, "qlinear_pointwise") and hasattr(torch.ops.onednn, "qlinear_prepack")
-    return has_op and size >= (FEWEST_PACKED_AMX if instructions().get("amx_int8") else FEWEST_PACKED)
 
 
 def steady_attention(
