@@ -57,6 +57,13 @@ settings.load_profile(PROFILE)
 AT_NIGHT = 20  # times as many examples
 
 
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Give each test one thread, whatever the one before it has set: with more, all that run beside it are slower."""
+    if torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give every property more examples at night, also those that say themselves how many they need."""
     for test in {getattr(item, "obj", None) for item in items} if PROFILE == "nightly" else ():
