@@ -22,6 +22,7 @@ from dragoman.config import EngineName, FeedForwardConfig
 from dragoman.data.batches import Batch, Ids
 from dragoman.data.tokenizer import PAD
 from dragoman.errors import DragomanError
+from dragoman.inference.products import supported_types
 from dragoman.model.transformer import Transformer
 from dragoman.model_folder import find_model
 
@@ -152,15 +153,15 @@ def test_the_benchmark_gives_rates_and_ratios(monkeypatch: pytest.MonkeyPatch, p
 
 @pytest.mark.parametrize("engine", get_args(EngineName))
 def test_the_pipeline_is_measured_against_search_alone(engine: EngineName, trained: Path, tmp_path: Path, pairs):
+    kinds, searches, base = supported_types(), pipeline.SEARCHES, pipeline.IDS
     if engine == "ctranslate2":
-        pytest.importorskip("ctranslate2")
+        supported = pytest.importorskip("ctranslate2").get_supported_compute_types("cpu")
+        kinds = [kind for kind in ("float32", "bfloat16", "int8") if kind in supported]
+        searches, base = pipeline.SEARCHES | pipeline.AS_SHORT, pipeline.RAW
     model = shutil.copytree(find_model(trained).resolve(), tmp_path / "toy")
     test = write_tsv(tmp_path / "test.tsv", pairs[190:])
     columns, _, *rows = table(pipeline.benchmark(str(model), test, engine, threads=1, rounds=1))
-    searches = pipeline.SEARCHES if engine == "native" else pipeline.SEARCHES | pipeline.AS_SHORT
-    assert [row[0] for row in rows][: len(searches)] == [f"float32, {name}" for name in searches]
-    assert f"int8, {[*searches][-1]}" in [row[0] for row in rows]
-    base = pipeline.IDS if engine == "native" else pipeline.RAW
+    assert [row[0] for row in rows] == [f"{kind}, {name}" for kind in kinds for name in searches]
     for row in rows:
         cells = dict(zip(columns, row, strict=True))
         assert (pipeline.RAW in cells) == ("same" in cells) == (engine == "ctranslate2")

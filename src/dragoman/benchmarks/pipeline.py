@@ -87,9 +87,9 @@ def measure(
         ways[RAW] = find_fastest([partial(search_subwords, engine, subwords, search, size) for size in BATCHES])
     contenders = {name: Contender(name, count_results(way)) for name, way in ways.items()}
     time_in_turn(list(contenders.values()), rounds)
-    *others, (base, fastest) = contenders.items()
+    *others, (base, alone) = contenders.items()
     cells = {name: str(contender) for name, contender in contenders.items()}
-    cells |= {f"{name} / {base}": f"{100 * one.median / fastest.median:.0f} %" for name, one in others}
+    cells |= {f"{name} / {base}": f"{100 * one.median / alone.median:.0f} %" for name, one in others}
     cells["retried"] = f"{sum(translation.retried for translation in careful.translate(texts, tags)):,}"
     if isinstance(engine, CTranslate2Engine):
         found = [[engine.ids[word] for word in words] for words in ways[RAW]()]

@@ -131,11 +131,9 @@ def attention_lines(
     inspection.select(kind, layer, head, "mean")
     heads: Sequence[int] = [head] if head else range(1, inspection.maps(kind).size(1) + 1)
     maps = [inspection.map(kind, layer, number, subwords=subwords) for number in heads]
-    which = (
-        maps[0].caption
-        if len(heads) == 1
-        else maps[0].caption.replace(f"head 1 of {len(heads)}", f"{len(heads)} heads")
-    )
+    which = maps[0].caption
+    if len(heads) > 1:
+        which = which.replace(f"head 1 of {len(heads)}", f"{len(heads)} heads")
     weights = torch.stack([one.weights for one in maps])
     title, caption = map_title(kind, subwords), f"{which}; {caption_end(inspection)}"
     return line_figure(weights, heads, maps[0].rows, maps[0].columns, title, caption)
