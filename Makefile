@@ -6,7 +6,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo docs test lint test-slow test-gpu test-nightly test-server fuzz course benchmark benchmark-serving peers clean
+.PHONY: demo docs test tests lint style types test-slow test-gpu test-nightly test-server fuzz course benchmark benchmark-serving peers clean
 
 demo: .venv/demo.installed .venv/serve.installed
 	$(BIN)/dragoman demo
@@ -15,8 +15,12 @@ demo: .venv/demo.installed .venv/serve.installed
 WORKERS = $(shell $(PYTHON) -c "import os; print(os.cpu_count() + 1)")
 
 # The tests start hundreds of processes, which would compile the package each time if they may not keep what they compiled.
+# mypy takes a minute on one core: it runs beside them.
 test: export PYTHONDONTWRITEBYTECODE =
-test: lint
+test: style
+	$(MAKE) --no-print-directory --jobs 2 types tests
+
+tests:
 	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist worksteal
 
 test-slow: .venv/test.installed
@@ -41,9 +45,13 @@ SECONDS = 60
 fuzz: .venv/fuzz.installed
 	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(SECONDS) $(TARGETS)
 
-lint: .venv/test.installed
+lint: style types
+
+style: .venv/test.installed
 	$(BIN)/ruff check src tests scripts
 	$(BIN)/ruff format --check src tests scripts
+
+types: .venv/test.installed
 	$(BIN)/mypy
 
 docs: .venv/docs.installed

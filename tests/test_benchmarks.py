@@ -323,16 +323,25 @@ def test_no_suspended_process_is_left_where_the_benchmark_is_ended(number: int, 
     before = signal.getsignal(signal.SIGTERM)
     files = [install("marian", "pymarian", talk("marian", "Training started"))]
     files += [install("joeynmt", "python", talk("joeynmt", "INFO - EPOCH 1"))]
-    states = []
+    suspended = threading.Event()
 
     def end() -> None:
-        states.extend((Path("/proc") / file.read_text() / "status").read_text() for file in files)
+        for _ in range(300):
+            states = [
+                (Path("/proc") / file.read_text() / "status").read_text()
+                for file in files
+                if file.exists() and file.read_text()
+            ]
+            if len(states) == len(files) and any("\nState:\tT" in state for state in states):
+                suspended.set()
+                break
+            time.sleep(0.1)
         os.kill(os.getpid(), number)
 
-    threading.Timer(1.0, end).start()
+    threading.Thread(target=end).start()
     with pytest.raises(raises):
         training.measure(TASK, ["marian", "joeynmt"], 10**6, 0.05, [])
-    assert sum("\nState:\tT" in state for state in states) >= 1  # the control: one was suspended
+    assert suspended.is_set()  # the control
     assert not any((Path("/proc") / file.read_text()).exists() for file in files)
     assert signal.getsignal(signal.SIGTERM) == before
 

@@ -630,6 +630,11 @@ def test_every_kind_of_model_has_a_page(open_page, tokenizer: Tokenizer, config:
     assert tab.locator("#tree-figure").is_visible() == (found.tree is not None)
     assert tab.locator("#attention").is_visible() == bool(len(found.cross))
     assert tab.locator('#kinds [role="tab"]').count() == sum(len(found.maps(kind)) > 0 for kind in KINDS)
+    if len(found.cross):
+        one = found.cross.size(1) == 1  # a mean of one head is that head
+        tab.locator("#show").select_option("mean")
+        caption = tab.locator("#attention-map figcaption").inner_text()
+        assert ("of 1, head 1 of 1;" in caption, "mean of 2 heads;" in caption) == (one, not one)
 
 
 # The command.

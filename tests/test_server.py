@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import os
 import random
 import re
 import signal
@@ -36,6 +37,7 @@ from dragoman.server.models import Models, Served, open_models, parse_models
 from dragoman.server.reading import MAX_BODY, MAX_DEPTH
 from dragoman.server.table import ROUTES
 from dragoman.text.languages import read_languages
+from dragoman.threads import ALL_BUT_AMX
 from dragoman.training.average import average
 from dragoman.translation.translator import Translator
 
@@ -429,6 +431,15 @@ def test_the_native_engine_serves_in_each_type_what_it_translates_alone(
     # What is looked into is the search in float32, whatever the server computes in.
     assert inspected.compute_type == "float32"
     assert (inspected is served.translator.engine) == (served.translator.engine.compute_type == "float32")
+
+
+@pytest.mark.parametrize("name", supported_types())
+def test_only_a_server_in_int8_leaves_out_amx(trained: Path, monkeypatch: pytest.MonkeyPatch, name: ComputeType):
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    app = run.open_app(replace(CONFIG, model=(f"en-ko={trained}",), compute_type=name))
+    chosen = os.environ.pop("ONEDNN_MAX_CPU_ISA", None)
+    app.service.models.close(5)
+    assert chosen == (ALL_BUT_AMX if name == "int8" else None)
 
 
 @pytest.mark.parametrize("patience", [1.0, None])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from dragoman.device import instructions
 from dragoman.threads import (
     FEW_SPINS,
     SHAPES,
@@ -90,6 +91,27 @@ def test_what_the_user_wants_of_onednn_stays(own: dict[str, str]):
     environment = dict(own)
     configure_onednn(environment)
     assert environment == {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": SHAPES, "LRU_CACHE_CAPACITY": SHAPES} | own
+
+
+MULTIPLY = """
+import os, sys, torch
+from dragoman.threads import leave_out_amx
+if sys.argv[1:]:
+    leave_out_amx(os.environ)
+torch._int_mm(torch.ones(1, 64, dtype=torch.int8), torch.ones(64, 64, dtype=torch.int8))
+"""
+
+
+@pytest.mark.skipif(not instructions().get("amx_int8"), reason="this processor has no AMX")
+@pytest.mark.parametrize(
+    ("flags", "own", "found"), [([], {}, True), (["-"], {}, False), (["-"], {"ONEDNN_MAX_CPU_ISA": "ALL"}, True)]
+)
+def test_amx_is_left_out_unless_the_user_wants_it(flags: list[str], own: dict[str, str], found: bool):
+    clean = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
+    command = [sys.executable, "-c", MULTIPLY, *flags]
+    shown = subprocess.run(command, env=clean | own | {"ONEDNN_VERBOSE": "1"}, capture_output=True, text=True).stdout
+    (said,) = [line for line in shown.splitlines() if "cpu,isa:" in line]
+    assert ("AMX" in said) == found
 
 
 MANY_SHAPES = """

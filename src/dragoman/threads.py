@@ -13,6 +13,7 @@ SPINS, FEW_SPINS = "300000", "1000"
 # On CPUs, oneDNN keeps a program for each shape that it has met, and PyTorch around it another one, with its memory:
 # together half a megabyte for each number of rows, and up to 1,024 of each. Layers share shapes, so a few are enough.
 SHAPES = "32"
+ALL_BUT_AMX = "AVX512_CORE_FP16"  # the newest instructions before AMX, as oneDNN calls them
 
 
 def configure_openmp(environment: MutableMapping[str, str]) -> None:
@@ -58,6 +59,15 @@ def configure_onednn(environment: MutableMapping[str, str]) -> None:
     """
     environment.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", SHAPES)
     environment.setdefault("LRU_CACHE_CAPACITY", SHAPES)
+
+
+def leave_out_amx(environment: MutableMapping[str, str]) -> None:
+    """Let oneDNN multiply without AMX in this process, in place; it reads that when it computes for the first time.
+
+    For int8 in a few rows, where it would reorder the whole matrix for AMX at each call. bfloat16 needs AMX. What the
+    user has set stays.
+    """
+    environment.setdefault("ONEDNN_MAX_CPU_ISA", ALL_BUT_AMX)
 
 
 def granted_cores(root: str = "/") -> int:

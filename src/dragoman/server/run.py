@@ -31,6 +31,7 @@ from dragoman.server.models import Models, ModelSource, Served, open_models, par
 from dragoman.server.protocol import TimedProtocol
 from dragoman.server.service import Service
 from dragoman.server.table import DIALECTS, ROUTES
+from dragoman.threads import leave_out_amx
 
 if TYPE_CHECKING:
     from dragoman.server.detection import Detector
@@ -76,6 +77,8 @@ def open_app(config: ServeConfig) -> App:
     keys, sources = read_settings(config)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # requests have threads enough
     config = replace(config, compute_type=resolved_type(config))
+    if config.engine == "native" and config.compute_type == "int8":
+        leave_out_amx(os.environ)  # most requests are a few sentences
     models = open_models(config, sources)
     torch.set_num_threads(1)  # of requests, for what they compute beside the search; the search keeps its own
     return App(Service(config, models, keys, detector=open_detector(models)), ROUTES, DIALECTS)

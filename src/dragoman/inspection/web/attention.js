@@ -152,7 +152,8 @@ function weightsOf(kind, which, labels) {
 
 function whichOf(kind) {
   const { show, layer, head } = state;
-  if (show === "head") return t("which.head", layer + 1, kind.layers, head + 1, kind.heads);
+  const alone = kind.heads === 1 && ["mean", "max"].includes(show);
+  if (show === "head" || alone) return t("which.head", layer + 1, kind.layers, head + 1, kind.heads);
   return t(`which.${show}`, layer + 1, kind.layers, kind.heads);
 }
 
