@@ -21,12 +21,13 @@ from dragoman.model.capture import attention_layers, share_weights
 from dragoman.model.transformer import FeedForward
 
 PACKED_ROWS = 32  # oneDNN's layout is chosen for so many rows; it serves any number
+SMALL, FEW_ROWS = 2**19, 8  # numbers of a matrix, and rows, for which calling oneDNN takes longer than a plain product
 FEWEST_QUERIES, FEWEST_KEYS = 4, 16  # for `steady_attention`
 SCORES = 2**22  # at a time, in memory
 
 
 class PackedLinear(nn.Module):
-    """An nn.Linear with two copies of its matrix: in oneDNN's own order, and for single rows. For inference alone.
+    """An nn.Linear with two copies of its matrix: in oneDNN's own order, and for few rows. For inference alone.
 
     activation: what follows it, "relu" or "none", in the same pass.
     """
@@ -39,10 +40,11 @@ class PackedLinear(nn.Module):
             # One row is bound by memory, and reads the matrix fastest along its longer side.
             wide = linear.out_features > linear.in_features
             self.transposed = weight.T.contiguous() if wide else weight.clone().T
+        self.few = FEW_ROWS if weight.numel() <= SMALL else 1
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
-        if x.size(0) == 1 and x.dim() == 2:
+        if x.size(0) <= self.few and x.dim() == 2:
             y = x @ self.transposed if self.bias is None else torch.addmm(self.bias, x, self.transposed)
             return y if self.activation == "none" else y.relu_()
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, self.activation, [], "")

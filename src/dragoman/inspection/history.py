@@ -19,7 +19,7 @@ from dragoman.decoding.forced import max_positions
 from dragoman.errors import DragomanError, UsageError
 from dragoman.inspection.gradients import LayerNumbers, loss_and_gradient_norms, relative_updates
 from dragoman.inspection.heads import normalised_entropies
-from dragoman.inspection.inspection import run_forced
+from dragoman.inspection.inspection import describe_heads, run_forced
 from dragoman.model import Model
 from dragoman.model.capture import AttentionKind
 from dragoman.model_folder import read_model
@@ -60,10 +60,7 @@ class History:
     def head_name(self) -> str:
         """Return 'layer 2 of 6, head 3 of 8' for `head`."""
         layers, heads = self.snapshots[0].cross_attention.shape[:2]
-        layer = f"layer {self.head.layer} of {layers}"
-        if self.head.head:
-            return f"{layer}, head {self.head.head} of {heads}"
-        return f"{layer}, mean of {heads} heads" if heads > 1 else layer
+        return describe_heads(f"layer {self.head.layer} of {layers}", self.head.head, heads)
 
     def map(self, snapshot: Snapshot) -> Tensor:
         """Return the cross-attention (W, U) of `head` in one of the snapshots."""

@@ -287,9 +287,7 @@ class Inspection:
             which = f"{name} of {layers} layers"
         else:
             which = f"layer {layer or 1} of {layers}"
-        if head is not None:
-            return f"{which}, head {head} of {heads}"
-        return f"{which}, {name} of {heads} heads" if heads > 1 else which
+        return describe_heads(which, head, heads, name)
 
     # The layout of Hugging Face, which BertViz reads, too: a list with one (1, H, queries, keys) for each layer.
 
@@ -445,6 +443,16 @@ def build_sentence(tokenizer: SideTokenizer, ids: Ids) -> Sentence:
     """Return the sentence with these ids, which have no EOS; it is added to its tokens and words."""
     tokens, spelled = (fill_gaps(split(tokenizer, ids), tokenizer, ids) for split in (subwords, words))
     return Sentence(tokenizer.decode(ids), ids, tokens, spelled)
+
+
+def describe_heads(layers: str, head: int | None, heads: int, how: str = "mean") -> str:
+    """Return 'layer 2 of 6, head 3 of 8' for the layers 'layer 2 of 6', or what is shown of all their heads.
+
+    heads: how many there are; with one, only the layers are named. how: all heads are shown, such as 'mean'.
+    """
+    if head is not None:
+        return f"{layers}, head {head} of {heads}"
+    return f"{layers}, {how} of {heads} heads" if heads > 1 else layers
 
 
 def describe_positions(tokenizer: SideTokenizer, target: Ids, log_p: Tensor, alternatives: int) -> tuple[Position, ...]:
