@@ -175,7 +175,12 @@ def test_rows_of_zeros_and_numbers_that_are_none_go_through_int8():
 
 
 @pytest.mark.parametrize(
-    "kind", ["transformer", "recurrent", pytest.param("relative", marks=pytest.mark.slow), "rotary-across"]
+    "kind",
+    [
+        "transformer",
+        "rotary-across",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("recurrent", "relative")),
+    ],
 )
 @pytest.mark.parametrize("name", supported_types())
 def test_an_output_is_the_same_alone_or_in_a_crowd_in_each_type(kind: str, name: str):

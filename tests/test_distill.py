@@ -84,6 +84,7 @@ def test_teacher_and_student_stand_side_by_side(
     assert found["synthetic"][0]["pairs"] > 30
 
 
+@pytest.mark.slow
 def test_with_beams_two_and_one_are_measured_too(student: Path, trained: Path, few: Corpus):
     folders = {"teacher": trained, "student": student}
     comparison = compare_models(folders, [few[1]], SearchConfig(beam=3, extra_length=5))
@@ -124,6 +125,7 @@ def test_shards_of_a_distillation_only_translate(student: Path, trained: Path, f
     assert synthetic(out).read_bytes() == synthetic(student).read_bytes()
 
 
+@pytest.mark.slow
 def test_original_pairs_are_mixed_in_if_wanted(student: Path, trained: Path, few: Corpus, tmp_path: Path):
     out = tmp_path / "run"
     assert main(distill(trained, few, out, "--quiet", "--originals", "0.5")) == 0

@@ -225,7 +225,11 @@ def test_a_sharded_run_is_the_run_up_to_rounding(whole_and_sharded: tuple[Path, 
     assert losses[1][0] != pytest.approx(losses[0][1], rel=1e-3)
 
 
-@pytest.mark.parametrize(("first", "then"), [(True, False), (False, True)], ids=["whole again", "sharded later"])
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [pytest.param(True, False, marks=pytest.mark.slow), (False, True)],
+    ids=["whole again", "sharded later"],
+)
 def test_a_checkpoint_serves_whole_and_sharded_runs(
     corpus: Corpus, tmp_path: Path, whole_and_sharded: tuple[Path, Path], first: bool, then: bool
 ):

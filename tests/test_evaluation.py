@@ -108,6 +108,7 @@ def test_each_score_says_which_system_is_better_or_that_chance_may_have_decided(
         assert said.endswith("better; 5 sentences are too few for a significance test")
 
 
+@pytest.mark.slow
 def test_systems_with_errors_of_the_same_rate_do_not_differ():
     """At the level of 5 % one comparison of twenty would be mistaken."""
     found = [compared(damaged(REFERENCES, 0.3, seed), damaged(REFERENCES, 0.3, seed + 50))[0] for seed in range(1, 9)]

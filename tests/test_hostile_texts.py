@@ -183,6 +183,7 @@ DROP = """([names, content]) => {
 }"""
 
 
+@pytest.mark.slow
 def test_in_a_document_and_its_name(page: Visit, hostile: Hostile, open_page: Any):
     tab = page.tab
     paragraphs = "".join(f"<p>{html.escape(text)}</p>\n" for text in HOSTILE)

@@ -1097,7 +1097,8 @@ def test_lines_from_right_to_left_begin_at_the_right(visit):
 
 
 @pytest.mark.parametrize(
-    ("dark", "width", "language"), [(False, 1100, "en-US"), (True, 1100, "en-US"), (False, 320, "ko-KR")]
+    ("dark", "width", "language"),
+    [(False, 1100, "en-US"), pytest.param(True, 1100, "en-US", marks=pytest.mark.slow), (False, 320, "ko-KR")],
 )
 def test_axe_finds_nothing(visit, dark: bool, width: int, language: str):
     page = visit("#source=en&target=ko", dark=dark, width=width, language=language)

@@ -261,6 +261,7 @@ def legs(trained: Path) -> Iterator[Running]:
     opened.close(5)
 
 
+@pytest.mark.slow
 def test_through_a_pivot_either_model_is_shown_and_what_differs_is_said(visit, legs: Running):
     page = visit("#source=en&target=de", at=legs, expected="400")
     page.type(TEXT)
@@ -290,7 +291,9 @@ def test_through_a_pivot_either_model_is_shown_and_what_differs_is_said(visit, l
     page.tab.get_by_text("No search is recorded for this translation").wait_for()
 
 
-@pytest.mark.parametrize(("dark", "width", "language"), [(False, 1100, "en-US"), (True, 320, "ko-KR")])
+@pytest.mark.parametrize(
+    ("dark", "width", "language"), [pytest.param(False, 1100, "en-US", marks=pytest.mark.slow), (True, 320, "ko-KR")]
+)
 def test_axe_finds_nothing_in_the_panels(visit, dark: bool, width: int, language: str):
     page = start(visit, dark=dark, width=width, language=language)
     open_panels(page, *PANELS)

@@ -174,6 +174,7 @@ def large(tokenizer: Tokenizer) -> tuple[Inspection, str, float]:
     return found, document, time.process_time() - began
 
 
+@pytest.mark.slow
 def test_a_long_sentence_in_a_large_model_makes_a_page_in_time(large: tuple[Inspection, str, float]):
     """Under 20 s of one core, under 5 MB."""
     found, document, seconds = large

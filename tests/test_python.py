@@ -468,6 +468,7 @@ Translator.load("runs/mine", beam=4)
 """.strip().split("\n")
 
 
+@pytest.mark.slow
 def test_a_type_checker_accepts_a_program_and_finds_what_is_wrong_in_another(installed: Path, tmp_path: Path):
     """Strictly, with the wheel. What torch and its like declare would take it half a minute to read."""
     shutil.copy(SCRIPT, tmp_path / "right.py")

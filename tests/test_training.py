@@ -146,7 +146,9 @@ def test_a_worker_that_is_killed_is_an_error_that_says_what_to_do(
 
 
 @pytest.mark.parametrize(
-    ("model", "settings"), [(TINY_RECURRENT, {}), (TINY, {"bpe_dropout": 0.1})], ids=["recurrent", "BPE-dropout"]
+    ("model", "settings"),
+    [(TINY_RECURRENT, {}), pytest.param(TINY, {"bpe_dropout": 0.1}, marks=pytest.mark.slow)],
+    ids=["recurrent", "BPE-dropout"],
 )
 def test_other_runs_are_resumed_the_same_way(
     corpus: Corpus, tmp_path: Path, whole: Whole, model: ModelConfig, settings: dict[str, Any]
@@ -181,7 +183,7 @@ def test_a_run_of_version_0_1_is_resumed(corpus: Corpus, tmp_path: Path):
     assert state(tmp_path / "broken") == state(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("lost", ["exp_avg", "batch", "epoch"])
+@pytest.mark.parametrize("lost", [pytest.param("exp_avg", marks=pytest.mark.slow), "batch", "epoch"])
 def test_a_run_resumed_without_all_of_its_state_is_another(corpus: Corpus, tmp_path: Path, whole: Whole, lost: str):
     """The control for the test above."""
     run_training(run_config(corpus, tmp_path / "run", max_steps=5))
@@ -627,7 +629,7 @@ def test_where_scores_are_equal_the_loss_decides(stop_on: str, loss: float):
     assert is_better(measured(loss, 0.0, 0.0), stop_on, best, 2.0)[0] == (loss < 2.0)
 
 
-@pytest.mark.parametrize("stop_on", ["loss", "bleu", "chrf"])
+@pytest.mark.parametrize("stop_on", ["loss", pytest.param("bleu", marks=pytest.mark.slow), "chrf"])
 def test_the_link_to_the_best_is_that_of_the_metrics(corpus: Corpus, tmp_path: Path, stop_on: Any):
     run_training(run_config(corpus, tmp_path / "run", stop_on=stop_on, max_steps=30, validate_every=5, keep=100))
     found = events(tmp_path / "run", "validation")
@@ -677,6 +679,7 @@ def test_the_time_of_an_epoch_counts_each_pair_as_often_as_it_comes(
     assert seconds[1] > 2 * seconds[0]  # not five times: the largest batch is another
 
 
+@pytest.mark.slow
 def test_the_best_of_a_fine_tuning_can_be_its_start(corpus: Corpus, tmp_path: Path, trained: Path):
     out = started_from(corpus, trained, tmp_path / "spoilt", max_steps=3, learning_rate=100.0, warmup=1, clip=0.0)
     assert (out / "best").resolve().name == "step-00000000"
@@ -712,6 +715,7 @@ def test_fine_tuning_refuses_what_the_model_cannot_become(
         assert new == old
 
 
+@pytest.mark.slow
 def test_fine_tuning_takes_the_training_settings_of_the_preset_that_the_model_has(
     corpus: Corpus, tmp_path: Path, dragoman: Any
 ):

@@ -94,6 +94,7 @@ def test_sizes_that_are_not_those_of_the_model_are_refused(start: Path, tmp_path
         read_model(folder)
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_to_the_bit(corpus: Corpus, start: Path, tmp_path: Path):
     whole = config_of(corpus, start, tmp_path / "whole", max_steps=8, bpe_dropout=0.1)
     run_training(whole)

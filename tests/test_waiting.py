@@ -51,12 +51,14 @@ def processor_times(**environment: str) -> list[float]:
     return [float(word) for word in ran.stdout.split()]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(scheduled_cores() < 2, reason="threads need cores to wait on")
 def test_a_crowd_makes_threads_sleep_and_leaves_them_spinning():
     before, during, after = processor_times()
     assert during < PAUSE / 4 < PAUSE / 2 < min(before, after)
 
 
+@pytest.mark.slow
 def test_the_control_threads_that_sleep_anyway():
     assert max(processor_times(GOMP_SPINCOUNT=FEW_SPINS, OMP_WAIT_POLICY="PASSIVE")) < PAUSE / 4
 
@@ -163,7 +165,12 @@ def test_what_others_compute_is_read_from_the_system():
 
 
 @pytest.mark.parametrize(
-    ("environment", "watched"), [({}, True), ({"GOMP_SPINCOUNT": SPINS}, False), ({"OMP_WAIT_POLICY": "ACTIVE"}, False)]
+    ("environment", "watched"),
+    [
+        ({}, True),
+        ({"GOMP_SPINCOUNT": SPINS}, False),
+        pytest.param({"OMP_WAIT_POLICY": "ACTIVE"}, False, marks=pytest.mark.slow),
+    ],
 )
 def test_whoever_chooses_threads_is_watched_once_unless_the_user_has_said_how_to_wait(
     environment: dict[str, str], watched: bool

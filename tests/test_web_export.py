@@ -169,7 +169,7 @@ def test_the_page_says_the_same_words_200_times(visit, installed, page: Path, tr
     print(tab.status())
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_it_is_narrow_dark_and_korean_where_people_are(visit, installed, page: Path, dark: bool, tmp_path: Path):
     folder = installed(Path(shutil.copytree(page, tmp_path / "page")))
     tab = visit(folder, width=320, dark=dark, language="ko-KR")
@@ -184,6 +184,7 @@ def test_it_is_narrow_dark_and_korean_where_people_are(visit, installed, page: P
     assert axe_problems(tab.tab) == []
 
 
+@pytest.mark.slow
 def test_tags_are_chosen_and_a_line_that_is_too_long_is_named(visit, installed, pairs, tmp_path: Path):
     tokenizer = Tokenizer.train((text for pair in pairs for text in pair), vocabulary=400, tags=["de", "ko"])
     config = tiny_transformer(positions="learned", max_length=20, encoder_layers=2, share="none", output_bias=True)

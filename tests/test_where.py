@@ -310,6 +310,7 @@ WORKS = {
 }
 
 
+@pytest.mark.slow
 def test_what_each_row_adds_works(results: dict[str, object]):
     """One test, so that the copy is made and tried in one of the processes that test."""
     assert set(WORKS) == set(CHANGES)
