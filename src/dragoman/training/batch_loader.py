@@ -22,6 +22,11 @@ AHEAD = 4  # batches that each worker makes in advance
 Turn = tuple[int, int]  # an epoch, and which of its batches
 MicroBatches = list[Batch | None]  # None: empty, or another process's
 
+WORKER_DIED = (
+    "a process that makes batches has died, perhaps for lack of memory: the same command resumes the run, with fewer "
+    "training.workers if it happens again"
+)
+
 
 def default_workers(device: torch.device) -> int:
     """Return how many processes should make batches: none for a CPU, which they would share with the training.
@@ -66,7 +71,10 @@ def load_batches(
         generator=torch.Generator(),  # not the one that dropout is drawn from
         **options,
     )
-    yield from loader
+    try:
+        yield from loader
+    except (ConnectionError, EOFError) as error:  # it died while it handed over a batch
+        raise DragomanError(WORKER_DIED) from error
 
 
 @contextlib.contextmanager
@@ -77,10 +85,7 @@ def dead_workers_explained() -> Iterator[None]:
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise
-        raise DragomanError(
-            "a process that makes batches has died, perhaps for lack of memory: the same command resumes the run, with "
-            "fewer training.workers if it happens again"
-        ) from error
+        raise DragomanError(WORKER_DIED) from error
 
 
 def begin_worker(number: int) -> None:
