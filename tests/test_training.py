@@ -146,6 +146,27 @@ def test_a_worker_that_is_killed_is_an_error_that_says_what_to_do(
 
 
 @pytest.mark.parametrize(
+    ("cause", "raised"), [(ConnectionResetError, DragomanError), (EOFError, DragomanError), (OSError, OSError)]
+)
+def test_a_worker_that_dies_while_it_hands_over_a_batch_is_the_same_error(
+    monkeypatch: pytest.MonkeyPatch, cause: type[Exception], raised: type[Exception]
+):
+    """The last case is the control: another error stays what it is."""
+
+    class Loader:
+        def __init__(self, *_: Any, **__: Any):
+            pass
+
+        def __iter__(self) -> Any:
+            raise cause
+
+    monkeypatch.setattr(batch_loader, "DataLoader", Loader)
+    with pytest.raises(raised) as found:
+        list(batch_loader.load_batches(lambda turn: [], [], 1, False))
+    assert ("a process that makes batches has died" in str(found.value)) == (raised is DragomanError)
+
+
+@pytest.mark.parametrize(
     ("model", "settings"),
     [(TINY_RECURRENT, {}), pytest.param(TINY, {"bpe_dropout": 0.1}, marks=pytest.mark.slow)],
     ids=["recurrent", "BPE-dropout"],

@@ -54,7 +54,8 @@ def load_batches(
 ) -> Generator[MicroBatches, None, None]:
     """Yield the micro-batches of each turn in order, as `make` makes them; with workers, in forks of this process.
 
-    pin: put them into memory from which a GPU can copy while the CPU goes on.
+    pin: put them into memory from which a GPU can copy while the CPU goes on. Raise DragomanError where a worker dies
+    while it hands over a batch.
     """
     options: dict[str, Any] = {}
     if workers:
