@@ -333,16 +333,19 @@ for command in COMMANDS:  # each in a process that has imported nothing but the 
         assert not end.code
     sys.stdout.flush()
     assert not {"torch", "numpy"} & set(sys.modules)
-    assert time.process_time() < 0.8, time.process_time()  # 0.3 to 0.5 on an idle machine; torch alone takes 1.5
+    print(time.process_time(), file=sys.stderr, flush=True)
     os._exit(0)
 """
 
 
 def test_help_answers_at_once_and_without_torch():
-    """Measured in processor time, since the machine may be busy."""
+    """In at most three times the processor time of the libraries that read flags and print; torch alone takes more."""
     environment = {**os.environ, "PYTHONPATH": SOURCE}
     ran = subprocess.run([sys.executable, "-c", HELP], env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+    libraries = "import tyro, rich.console, time; print(time.process_time())"
+    limit = 3 * float(subprocess.run([sys.executable, "-c", libraries], capture_output=True, check=True).stdout)
+    assert [seconds for seconds in ran.stderr.split() if float(seconds) > limit] == []
     for command in COMMANDS:
         assert f"usage: dragoman {command}" in ran.stdout.split(f"dragoman {command}: ")[1]
 

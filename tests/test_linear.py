@@ -1,21 +1,14 @@
-"""Readers take time in proportion to what they read, whatever it is.
+"""Readers take time in proportion to what they read, whatever it is: one unit, repeated inside a frame."""
 
-Each input is one unit, repeated inside a frame. Twice as much of it may take twice as long, and quadratic time is four
-times: so four times as much is measured, which is 4 or 16. Times are those of the processor, not of the clock.
-"""
-
-import gc
-import time
 from collections.abc import Iterator
 
+import growth
 import pytest
 from fuzz.targets import targets
+from growth import processor_seconds
 
 from dragoman.documents import read_document
 
-FACTOR = 4  # how much more the second measurement reads
-MOST = 9  # times as long as the first one may the second one take
-NOISE = 0.1  # seconds
 SIZE = 64_000  # bytes of the first measurement
 SLOWER = {"document.md": 4_000}  # bytes, where a reader takes a second for some 100 kB
 # A cell of CSV has up to 131,072 characters; after a longer one, each line is a row, which takes longer for each byte.
@@ -104,26 +97,17 @@ def repeated(frame: str, unit: str, size: int) -> bytes:
 def seconds(name: str, data: bytes) -> float:
     """Return the time of the processor that it takes to read this, and to write a document with other texts."""
     kind, _, suffix = name.partition(".")
-    gc.disable()  # it would look at every object of the other tests
-    try:
-        began = time.process_time()
-        if kind == "document":
-            document = read_document(data, f".{suffix}", ("1",) if suffix == "csv" else ())
-            document.fill(["x"] * len(document.texts))
-        else:
-            targets()[name].read(data)
-        return time.process_time() - began
-    finally:
-        gc.enable()
+
+    def read_and_write() -> None:
+        document = read_document(data, f".{suffix}", ("1",) if suffix == "csv" else ())
+        document.fill(["x"] * len(document.texts))
+
+    return processor_seconds(read_and_write if kind == "document" else lambda: targets()[name].read(data))
 
 
 def grows_too_fast(name: str, frame: str, unit: str, size: int) -> bool:
-    """Return whether FACTOR times the input takes far more than FACTOR times as long, three times in a row."""
-    for _ in range(3):
-        small, large = (seconds(name, repeated(frame, unit, count)) for count in (size, FACTOR * size))
-        if large < MOST * small + NOISE:
-            return False
-    return True
+    """Return whether reading takes far more than four times as long for four times as much."""
+    return growth.grows_too_fast(lambda count: seconds(name, repeated(frame, unit, count)), size)
 
 
 WORST = [

@@ -1,12 +1,11 @@
 """XML of any kind: which texts it has, that names count as they are written, and that it comes back whole."""
 
-import time
 import xml.etree.ElementTree as ET
 
 import pytest
+from growth import grows_too_fast, processor_seconds
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_linear import FACTOR, MOST, NOISE, repeated
 
 from dragoman.documents import Document, Tags
 from dragoman.documents import read_text as read
@@ -127,13 +126,8 @@ def test_xml_stays_well_formed_whatever_the_translation(text: str, answer: str, 
     ],
 )
 def test_time_grows_with_the_length(unit: str):
-    def seconds(size: int) -> float:
-        text, best = repeated("@", unit, size).decode(), 9e9
-        for _ in range(3):
-            began = time.process_time()
-            document = read_text(text, "xml", Tags(), True)
-            document.fill_text(["x"] * len(document.texts))
-            best = min(best, time.process_time() - began)
-        return best
+    def read_and_write(text: str) -> None:
+        document = read_text(text, "xml", Tags(), True)
+        document.fill_text(["x"] * len(document.texts))
 
-    assert seconds(FACTOR * 2_000) < MOST * seconds(2_000) + NOISE
+    assert not grows_too_fast(lambda size: processor_seconds(lambda: read_and_write(unit * (size // len(unit)))), 2_000)
