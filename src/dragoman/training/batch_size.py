@@ -19,7 +19,7 @@ from dragoman.training.memory import share_in_use
 SMALLEST, LARGEST = 1024, 2**17  # tokens
 ROOM = 0.8  # share of the memory that may be used: real batches differ
 GAIN = 1.05  # a batch of twice the size must be this much faster
-SENTENCE = 32  # tokens
+SENTENCE = 32  # tokens, where the model's positions are enough
 
 
 def batch_tokens_that_fit(config: RunConfig, tokenizers: Tokenizers, group: ProcessGroup, journal: Journal) -> int:
@@ -30,7 +30,8 @@ def batch_tokens_that_fit(config: RunConfig, tokenizers: Tokenizers, group: Proc
     settings = replace(config.training, batch_tokens=SMALLEST, micro_batches=1, deterministic=False, shard=False)
     model = build(config.model, len(tokenizers.source), tokenizers.target_vocabulary, PAD)
     learner, vocabulary = Learner(model, settings, ProcessGroup(group.device)), min(map(len, tokenizers))
-    tokens, speed = double_while_faster(lambda tokens: tokens_per_second(learner, tokens, vocabulary))
+    length = min(SENTENCE, config.model.max_positions or SENTENCE)
+    tokens, speed = double_while_faster(lambda tokens: tokens_per_second(learner, tokens, length, vocabulary))
     journal.log(f"batches of {tokens:,} tokens for each process: {speed:,.0f} target tokens/s in a first trial")
     return tokens * group.size
 
@@ -49,15 +50,15 @@ def double_while_faster(measure: Callable[[int], float]) -> tuple[int, float]:
     return best, speed
 
 
-def tokens_per_second(learner: Learner, tokens: int, vocabulary: int) -> float:
+def tokens_per_second(learner: Learner, tokens: int, length: int, vocabulary: int) -> float:
     """Return the speed of forward and backward pass on a random batch of `tokens` tokens, in tokens per second.
 
-    Return 0 where the batch does not fit: memory ran out, or more than ROOM of it is in use. vocabulary: how many ids
-    the sentences are drawn from. The weights stay as they are.
+    Return 0 where the batch does not fit: memory ran out, or more than ROOM of it is in use. length: tokens of a
+    sentence; vocabulary: how many ids they are drawn from. The weights stay as they are.
     """
     device = learner.group.device
     random = torch.Generator().manual_seed(tokens)
-    ids = torch.randint(PAD + 3, vocabulary, (2, tokens // SENTENCE, SENTENCE - 1), generator=random).tolist()
+    ids = torch.randint(PAD + 3, vocabulary, (2, tokens // length, length - 1), generator=random).tolist()
     batch = Batch.of(*ids)
     for turn in range(2):  # the first one warms up
         began = time.monotonic()
