@@ -45,7 +45,7 @@ def languages(pairs: list[Pair], tmp_path_factory: pytest.TempPathFactory) -> Pa
     korean = write_tsv(folder / "ko.tsv", pairs[:150])
     english = write_tsv(folder / "en.tsv", [(source, source) for source, _ in pairs[:150]])
     dev = write_tsv(folder / "dev.tsv", pairs[190:])
-    config = run_config((korean, dev), folder / "run", max_steps=200, validate_every=200)
+    config = run_config((korean, dev), folder / "run", max_steps=100, validate_every=100)
     words = (korean, "target-tag=ko", english, "target-tag=en")
     model = tiny_transformer(d_model=32, d_ff=64, dropout=0.0)
     run_training(dataclasses.replace(config, train=words, dev=(dev, "target-tag=ko"), model=model))
@@ -279,7 +279,7 @@ def test_a_sentencepiece_folder_is_trained_on_and_does_everything(
 ):
     corpus = write_tsv(tmp_path / "train.tsv", pairs[:60]), write_tsv(tmp_path / "dev.tsv", pairs[190:])
     config = dataclasses.replace(
-        run_config(corpus, tmp_path / "run", max_steps=4, validate_every=2),
+        run_config(corpus, tmp_path / "run", max_steps=2, validate_every=2),
         init_from=str(imported),
         vocabulary=None,
         model=read_model(imported)[0].config,
@@ -288,7 +288,7 @@ def test_a_sentencepiece_folder_is_trained_on_and_does_everything(
     )
     run_training(config)
     assert read_model(tmp_path / "run")[1].as_files() == read_model(imported)[1].as_files()
-    run_training(dataclasses.replace(config, training=dataclasses.replace(config.training, max_steps=6)))
+    run_training(dataclasses.replace(config, training=dataclasses.replace(config.training, max_steps=4)))
     run = tmp_path / "run"
     for words in (
         [
@@ -336,7 +336,7 @@ def test_a_folder_may_have_default_tags_and_an_origin(dragoman, languages: Path,
     text = pairs[0][0]
     assert found.translate(text).text == plain.translate(text, target_tags="ko").text != plain.translate(text).text
     assert found.translate(text, target_tags="en").text == plain.translate(text, target_tags="en").text
-    file = write_tsv(tmp_path / "some.tsv", [(source, source) for source, _ in pairs[:40]])
+    file = write_tsv(tmp_path / "some.tsv", [(source, source) for source, _ in pairs[:10]])
     assert dragoman("score", "-m", folder, file).out == dragoman("score", "-m", languages, file, "target-tag=ko").out
     assert dragoman("score", "-m", folder, file).out != dragoman("score", "-m", languages, file).out  # the control
     drawn = {}
