@@ -94,7 +94,10 @@ def test_a_pair_is_a_source_and_what_the_teacher_makes_of_it(trained: Path, corp
     assert record["pairs"] == len(expected_pairs) > 5
     # The targets of the corpus play no part; another beam does (the control).
     without = CorpusSpec((write_tsv(tmp_path / "without.tsv", [(source, "") for source in sources]),))
-    for out, same, change in (("a", True, {"text": without}), ("b", False, {"search": SearchConfig(4)})):
+    for out, same, change in (
+        ("a", True, {"text": without}),
+        ("b", False, {"search": SearchConfig(4, extra_length=5)}),
+    ):
         other = replace(job, out=tmp_path / f"{out}.out.tsv", **change)
         make(other)
         assert (other.out.read_bytes() == job.out.read_bytes()) == same
@@ -166,14 +169,17 @@ def test_what_is_left_out_is_counted_and_named_and_what_is_printed_can_be_traine
     assert f"{record['pairs']:,} pairs from 60 texts" in err
     assert out == f"{job.out} tag=bt\n"
     given = ["--train", corpus[0], *out.split(), "--dev", corpus[1], "--out", str(tmp_path / "run")]
-    flags = "--preset tiny --vocabulary 400 --training.max-steps 1 --training.threads 1 --training.device cpu --quiet"
+    flags = "--preset tiny --vocabulary 400 --training.max-steps 1 --training.threads 1 --training.device cpu --quiet "
+    flags += "--model.d-model 16 --model.attention.heads 2 --model.encoder-layers 1 --model.decoder-layers 1"
     assert main(["train", *given, *flags.split()]) == 0
     assert load_model(tmp_path / "run" / "best")[1].source.tags.keys() == {"bt"}
 
 
 def test_sampled_text_is_the_same_each_time_and_other_text_with_another_seed(job: Job, tmp_path: Path):
     drawn = [
-        replace(job, noise=None, out=tmp_path / f"{n}.tsv", search=SearchConfig(temperature=0.7, seed=seed))
+        replace(
+            job, noise=None, out=tmp_path / f"{n}.tsv", search=SearchConfig(temperature=0.7, extra_length=5, seed=seed)
+        )
         for n, seed in enumerate((1, 1, 2))
     ]
     for one in drawn:
@@ -352,21 +358,26 @@ def test_ray_makes_what_one_process_makes(job: Job, expected: bytes):
 # Nothing is mixed.
 
 
-@pytest.mark.parametrize("whole", [False, True])
+CHANGES = [
+    ({"search": SearchConfig(beam=2, extra_length=5)}, "beam"),
+    ({"noise": 2}, "noise"),
+    ({"max_tokens": 100}, "longest"),
+    ({"block": 8}, "block"),
+    ({"model": "another"}, "model"),
+    ({"text": "another"}, "text"),
+]
+
+
 @pytest.mark.parametrize(
-    ("change", "word"),
+    ("change", "word", "whole"),
     [
-        ({"search": SearchConfig(beam=2, extra_length=5)}, "beam"),
-        ({"noise": 2}, "noise"),
-        ({"max_tokens": 100}, "longest"),
-        ({"block": 8}, "block"),
-        ({"model": "another"}, "model"),
-        ({"text": "another"}, "text"),
+        *((change, word, number % 2 == 0) for number, (change, word) in enumerate(CHANGES)),
+        *(pytest.param(*row, number % 2 == 1, marks=pytest.mark.slow) for number, row in enumerate(CHANGES)),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ids=lambda value: "" if isinstance(value, dict) else str(value),
 )
 def test_another_job_does_not_resume_this_one(
-    job: Job, same_weights: Path, tmp_path: Path, whole: bool, change: dict[str, Any], word: str
+    job: Job, same_weights: Path, tmp_path: Path, change: dict[str, Any], word: str, whole: bool
 ):
     make(job, Shard() if whole else Shard(1, 2))
     if change.get("model"):
