@@ -72,7 +72,12 @@ def needs_tag(pairs: list[tuple[str, str]], tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "command", ["translate -m {model} x", "inspect -m {model} x --json", "evaluate -m {model} {test}"]
+    "command",
+    [
+        "translate --beam 1 --extra-length 1 -m {model} x",
+        "inspect --beam 1 --extra-length 1 -m {model} x --json",
+        "evaluate --beam 1 --extra-length 1 -m {model} {test}",
+    ],
 )
 def test_a_forgotten_tag_is_told(command: str, needs_tag: Path, corpus: tuple[str, str], dragoman: Callable[..., Any]):
     words = command.format(model=needs_tag, test=corpus[1]).split()

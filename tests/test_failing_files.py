@@ -7,17 +7,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import progress, run_config, run_training, settings_file, state
+from conftest import progress, run_config, run_training, settings_file, state, tiny_transformer
 from failing_files import FAILURES, KILL, REMOVE, SHORT, Ended, FailingFiles, Failure, compiled
 
-from dragoman.config import read_toml
+from dragoman.config import RunConfig, read_toml
 from dragoman.data.dataset import Pairs
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
@@ -97,11 +97,17 @@ def check_blocks(folder: Path) -> None:
 def works(tmp_path_factory: pytest.TempPathFactory, corpus: Corpus, trained: Path) -> dict[str, Work]:
     saved, nothing = (tmp_path_factory.mktemp(name) for name in ("saved", "nothing"))
     (text := nothing.with_name("text.txt")).write_text("The cat sees 2 red dogs.\nThe dog likes 3 blue bears.\n" * 2)
-    often = {"batch_tokens": 160, "save_every": 1, "validate_every": 100, "samples": 1}
-    run_training(run_config(corpus, saved, **often, max_steps=2))
+
+    def config(out: Path, **settings: Any) -> RunConfig:
+        """The outputs of the model end after 20 tokens, where those of one that has learned nothing go on."""
+        often = {"batch_tokens": 160, "save_every": 1, "validate_every": 100, "samples": 1}
+        model = tiny_transformer(positions="learned", max_length=20)
+        return replace(run_config(corpus, out, **often, **settings), model=model)
 
     def training(**settings: Any) -> Callable[[Path], list[str]]:
-        return lambda out: ["train", settings_file(run_config(corpus, out, **{**often, **settings}))]
+        return lambda out: ["train", settings_file(config(out, **settings))]
+
+    run_training(config(saved, max_steps=2))
 
     def synthesis(folder: Path) -> list[str]:
         given = ["-m", trained, "--text", text, "--out", folder / "out.tsv", "--block", 2, "--threads", 1, "--beam", 1]
