@@ -250,13 +250,13 @@ def said(model: Model, sources: list[Ids], search: SearchConfig, **more) -> set[
 )
 def test_no_search_says_what_is_no_word(imported: Path, search: SearchConfig):
     model, tokenizers = read_model(imported)
-    sources = tokenizers.source.encode_all(LINES[:20])
+    sources = tokenizers.source.encode_all(LINES[:10])
     unspeakable = {*tokenizers.target.suppressed}
     assert len(unspeakable) == 3
     assert said(model, sources, search) & unspeakable  # the control
     assert not said(model, sources, search, suppressed=tokenizers.target.suppressed) & unspeakable
     translator = Translator.load(imported, search, NO_SAFEGUARDS)
-    for one in translator.translate(LINES[:20], target_tags="de"):
+    for one in translator.translate(LINES[:10], target_tags="de"):
         assert not {token for own in one.tokens for token in own} & unspeakable
         assert one.tokens[0][0] == tokenizers.target.tags["de"]
 
@@ -268,7 +268,7 @@ def test_ctranslate2_says_none_of_them_either(imported: Path, monkeypatch: pytes
     native, other = (
         Translator.load(imported, search, NO_SAFEGUARDS, engine=name) for name in ("native", "ctranslate2")
     )
-    found, expected = (one.translate(LINES[:20], tags="ko", target_tags="de") for one in (other, native))
+    found, expected = (one.translate(LINES[:10], tags="ko", target_tags="de") for one in (other, native))
     assert [one.tokens for one in found] == [one.tokens for one in expected]
     assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-3)
     assert not {token for one in found for own in one.tokens for token in own} & {*native.tokenizers.target.suppressed}
