@@ -70,14 +70,21 @@ def texts_of(tab: int, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("tabs", "texts", "gap", "rest", "limit"),
+    ("tabs", "texts", "lines", "gap", "rest", "limit"),
     [
-        pytest.param(3, 2, 5, 310, None, id="three"),
-        pytest.param(20, 5, 90, 340, 2.0, id="twenty", marks=pytest.mark.slow),
+        pytest.param(3, 2, 25, 5, 310, None, id="three"),
+        pytest.param(20, 5, 250, 90, 340, 2.0, id="twenty", marks=pytest.mark.slow),
     ],
 )
 def test_tabs_that_type_at_once_do_not_wait_for_each_other(
-    visit: Any, request: pytest.FixtureRequest, tabs: int, texts: int, gap: int, rest: int, limit: float | None
+    visit: Any,
+    request: pytest.FixtureRequest,
+    tabs: int,
+    texts: int,
+    lines: int,
+    gap: int,
+    rest: int,
+    limit: float | None,
 ):
     # Where times are measured, nothing else runs in the process of the server.
     alone = request.getfixturevalue("server" if limit is None else "alone")
@@ -98,7 +105,7 @@ def test_tabs_that_type_at_once_do_not_wait_for_each_other(
     # Long texts, which everybody gives up.
     cancelled = alone.metric(CANCELLED)
     for number, page in enumerate(pages):
-        page.tab.evaluate(LEAVE, "\n".join(f"{text} {line}" for line in range(250) for text in texts_of(number, 10)))
+        page.tab.evaluate(LEAVE, "\n".join(f"{text} {line}" for line in range(lines) for text in texts_of(number, 10)))
     for page in pages:
         page.tab.wait_for_function("() => window.left", timeout=300_000)
     began = time.monotonic()
