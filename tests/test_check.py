@@ -154,8 +154,10 @@ def test_text_that_was_never_translated_is_found(check, tmp_path: Path):
     assert findings(check("a.tsv", "--json")[1])["one-language"]["locations"] == ["a.tsv:100"]
 
 
-@pytest.mark.parametrize("count", [20, None])
-@pytest.mark.parametrize("target", ["ko", "de", "es"])
+SLOW = [pytest.param(*which, marks=pytest.mark.slow) for which in (("de", None), ("es", 20))]
+
+
+@pytest.mark.parametrize(("target", "count"), [("ko", 20), ("ko", None), ("de", 20), ("es", None), *SLOW])
 def test_corpora_whose_directions_differ_are_both_named(check, tmp_path: Path, target: str, count: int | None):
     """Whichever of them is wrong. Their rows are not: each corpus is judged by its own direction."""
     pairs, dev = book(target).train, book(target).dev[:count]
@@ -449,7 +451,7 @@ def test_a_file_that_changes_between_two_readings_is_no_traceback(tmp_path: Path
 def test_damaged_bytes_are_no_traceback(check, tmp_path: Path, kind: str, pack: str):
     chance = random.Random(f"{kind}{pack}")
     whole = packed(WRITERS[kind](CLEAN), CODECS[pack])
-    for _ in range(12):
+    for _ in range(6):
         data = bytearray(whole)
         for _ in range(chance.choice([1, 1, 3, 30])):
             at = chance.randrange(len(data))
