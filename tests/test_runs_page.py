@@ -165,7 +165,9 @@ def test_names_and_texts_of_strangers_stay_texts(visit: Any, following: Running)
     assert page.tab.locator("script").count() == 3
 
 
-@pytest.mark.parametrize(("dark", "width", "language"), [(False, 1100, "en-US"), (True, 320, "ko-KR")])
+@pytest.mark.parametrize(
+    ("dark", "width", "language"), [pytest.param(False, 1100, "en-US", marks=pytest.mark.slow), (True, 320, "ko-KR")]
+)
 def test_axe_finds_nothing(visit: Any, following: Running, dark: bool, width: int, language: str):
     page = open_runs(visit, following, "#run=toy", dark=dark, width=width, language=language)
     page.tab.locator("#samples button").first.click()
