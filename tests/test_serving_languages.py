@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +60,13 @@ def served(nllb: Path) -> Iterator[Running]:
     models.close(5)
 
 
-def expected(model: Path, tag: str, target_tag: str = "", beam: int = 1) -> str:
-    translator = Translator.load(model, SearchConfig(beam=beam), threads=1)
-    return translator.replace(tag=tag, target_tag=target_tag).translate(TEXT).text
+@cache
+def opened(model: Path) -> Translator:
+    return Translator.load(model, SearchConfig(beam=1), threads=1)
+
+
+def expected(model: Path, tag: str, target_tag: str = "") -> str:
+    return opened(model).replace(tag=tag, target_tag=target_tag).translate(TEXT).text
 
 
 @pytest.fixture(scope="module")
