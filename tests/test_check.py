@@ -80,7 +80,20 @@ def test_a_hostile_corpus_is_read_line_by_line_or_refused_by_name(check, tmp_pat
         assert read_corpus(case.words).pairs == full
 
 
-@pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case.name)
+SIGNS = list(dict.fromkeys(case.name.partition(" in a ")[0] for case in HOSTILE if " in a " in case.name))
+
+
+def is_slow(case: Hostile) -> bool:
+    """Of a sign that is in a source and in a target file, one is slow: by turns this one and that one."""
+    sign, both, side = case.name.partition(" in a ")
+    return bool(both) and (side == "source") == bool(SIGNS.index(sign) % 2)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=pytest.mark.slow) if is_slow(case) else case for case in HOSTILE],
+    ids=[case.name for case in HOSTILE],
+)
 def test_a_check_finds_what_is_wrong_and_nothing_else_and_cleans_it(check, tmp_path: Path, case: Hostile):
     put(tmp_path, case.files)
     code, report = check(*case.words, "--json", "--write-clean", "clean.tsv")
@@ -132,7 +145,7 @@ def book(target: str, per_template: int = 3) -> Phrasebook:
     return phrasebook("en", target, per_template=per_template, seed=1)
 
 
-@pytest.mark.parametrize("target", ["ko", "de", "es"])
+@pytest.mark.parametrize("target", ["ko", "de", pytest.param("es", marks=pytest.mark.slow)])
 def test_a_swapped_pair_is_found_among_the_others_and_no_other_is(check, tmp_path: Path, target: str):
     pairs = book(target).train
     swapped = set(range(7, len(pairs), 50))
@@ -261,7 +274,7 @@ def test_the_result_is_cleaned_until_nothing_more_is_dropped(check, tmp_path: Pa
 odd_texts = st.text(st.sampled_from("ab  \t\t\u00a0\v\r\x85\u2028\u200b\ufeff\u3000"), max_size=6)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(odd_texts, odd_texts), min_size=1, max_size=12))
 def test_what_was_cleaned_is_clean_whatever_the_white_space(tmp_path_factory: pytest.TempPathFactory, pairs):
     """Each pair that is dropped counts under a finding, each change is noted, and what stays is as it was."""
