@@ -48,7 +48,7 @@ M2M100: dict[str, dict[str, Any]] = {
     "own head": {"head": "own"},
     "16 bits in shards": {"dtype": torch.float16, "shard": "20KB"},
 }
-COUNT, LIMIT = 6, 15
+COUNT, SEARCHED, LIMIT = 6, 4, 8  # sources, those that are also translated, and how much longer outputs may be
 
 
 def slow_but(fast: str, names: Iterable[str]) -> list[Any]:
@@ -107,21 +107,19 @@ class Pair:
     def found(self, beam: int, first: int | None = None) -> tuple[list[list[int]], list[list[int]]]:
         """The words that both find, by our ids. first: what they must begin with."""
         config = SearchConfig(beam=beam, length_penalty=0, extra_length=LIMIT)
-        given = [Constraints(prefix=() if first is None else (first,))] * COUNT
-        ours = [found[0].tokens for found in TorchEngine(self.ours).search(self.sources, config, given)]
+        given = [Constraints(prefix=() if first is None else (first,))] * SEARCHED
+        ours = [found[0].tokens for found in TorchEngine(self.ours).search(self.sources[:SEARCHED], config, given)]
         silent = [self.target[id] for id in {0, *self.foreign.original.unsayable} if self.target[id] >= 0]
         theirs = []
-        for number in range(COUNT):
-            one = {
-                name: value[number : number + 1, : len(self.sources[number]) + 1]
-                for name, value in self.input().items()
-            }
+        batch = self.input()
+        for number, source in enumerate(self.sources[:SEARCHED]):
+            one = {name: value[number : number + 1, : len(source) + 1] for name, value in batch.items()}
             out = self.theirs.generate(
                 **one,
                 num_beams=beam,
                 do_sample=False,
                 length_penalty=0.0,
-                max_new_tokens=len(self.sources[number]) + LIMIT,
+                max_new_tokens=len(source) + LIMIT,
                 max_length=None,
                 suppress_tokens=sorted({*silent, self.theirs.config.decoder_start_token_id} - {self.target[2]}),
                 renormalize_logits=True,
