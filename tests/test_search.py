@@ -122,11 +122,14 @@ def plain_beam_search(model: Model, sentence: list[int], beams: int, limit: int,
     open_: list[tuple[float, list[int]]] = [(0.0, [])]
     finished: list[tuple[float, list[int]]] = []
     for length in range(1, limit + 1):
-        candidates = []
-        for total, tokens in open_:
-            with torch.inference_mode():
-                log_p = model(torch.tensor([sentence]), torch.tensor([[BOS, *tokens]])).log_softmax(-1)[0, -1]
-            candidates += [(total + float(p), [*tokens, word]) for word, p in enumerate(log_p)]
+        with torch.inference_mode():
+            targets = torch.tensor([[BOS, *tokens] for _, tokens in open_])
+            log_p = model(torch.tensor([sentence] * len(open_)), targets)[:, -1].log_softmax(-1).tolist()
+        candidates = [
+            (total + p, [*tokens, word])
+            for (total, tokens), row in zip(open_, log_p, strict=True)
+            for word, p in enumerate(row)
+        ]
         candidates.sort(key=lambda candidate: -candidate[0])
         finished += [(s / length_penalty(length, alpha), t[:-1]) for s, t in candidates[:beams] if t[-1] == EOS]
         open_ = [candidate for candidate in candidates if candidate[1][-1] != EOS][:beams]
@@ -147,8 +150,7 @@ def test_a_beam_of_one_is_greedy_search(name: str):
     assert same(one, greedy(model, sources(), LIMITS))
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("alpha", [0.0, 0.6])
+@pytest.mark.parametrize(("name", "alpha"), zip(MODELS, itertools.cycle([0.0, 0.6])))
 def test_a_beam_as_wide_as_the_space_finds_everything_in_order(name: str, alpha: float):
     model = make(name)
     expected = all_outputs(model, SENTENCE, 4, alpha)
@@ -161,7 +163,7 @@ def test_a_beam_as_wide_as_the_space_finds_everything_in_order(name: str, alpha:
 def test_finding_the_best_takes_width_and_the_penalty_changes_it():
     """The control for the test above."""
     misses = changes = 0
-    for seed in range(20):
+    for seed in range(8):
         model = make("sinusoidal", seed)
         plain, penalised = (all_outputs(model, SENTENCE, 4, alpha) for alpha in (0.0, 1.0))
         best = max(penalised, key=penalised.__getitem__)
@@ -171,8 +173,10 @@ def test_finding_the_best_takes_width_and_the_penalty_changes_it():
     assert changes
 
 
-@pytest.mark.parametrize("name", ["sinusoidal", "relative", "lstm"])
-@pytest.mark.parametrize("alpha", [-0.5, 0.0, 0.6, 2.0])
+@pytest.mark.parametrize(
+    ("name", "alpha"),
+    [*(("sinusoidal", alpha) for alpha in (-0.5, 0.0, 0.6, 2.0)), ("relative", 0.6), ("lstm", 0.6)],
+)
 def test_ending_early_changes_nothing(name: str, alpha: float):
     model = make(name)
     for beams in (1, 3):
@@ -222,8 +226,7 @@ def test_searches_that_take_their_steps_in_turn_find_what_each_finds_alone():
         assert torch.equal(total.gather(1, step.beam * WORDS + step.token)[kept], step.score[kept])
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("alpha", [0.0, 0.6])
+@pytest.mark.parametrize(("name", "alpha"), zip(MODELS, itertools.cycle([0.6, 0.0])))
 def test_scores_are_those_of_one_pass_over_the_result(name: str, alpha: float):
     model = make(name)
     greedily = [[hypothesis] for hypothesis in greedy(model, sources(), LIMITS, alpha)]
@@ -238,10 +241,11 @@ def test_scores_are_those_of_one_pass_over_the_result(name: str, alpha: float):
 @pytest.mark.parametrize("other", [SearchConfig(beam=1), SearchConfig(temperature=1.0, n_best=2), SearchConfig(beam=3)])
 def test_steps_of_any_search_may_be_taken_in_turn_and_leave_no_mode_behind(other: SearchConfig):
     engine, terms = TorchEngine(make("sinusoidal")), [Constraints(terms=(((B, A),),))]
+    beam_of_3, other = (dataclasses.replace(config, extra_length=8) for config in (SearchConfig(beam=3), other))
 
     def searches() -> list[Steps]:
         return [
-            engine.search_batch([[A, B, A, A]], SearchConfig(beam=3), terms),
+            engine.search_batch([[A, B, A, A]], beam_of_3, terms),
             engine.search_batch([[A, B]], other, [Constraints()]),
             engine.search_batch([[B, A, B]], other, [Constraints()]),
         ]
@@ -283,8 +287,10 @@ def test_the_length_penalty_is_that_of_the_formula():
     assert length_penalty(5, 0.0) == 1
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("beams", [0, 1, 2, 5, 40])
+@pytest.mark.parametrize(
+    ("name", "beams"),
+    [(name, beams) for place, name in enumerate(MODELS) for beams in ((0, 1, 2, 5, 40) * 2)[place % 5 :][:2]],
+)
 def test_hypotheses_are_different_in_order_within_their_limit_and_as_many_as_there_are(name: str, beams: int):
     """Zero stands for greedy search; 40 are more than the vocabulary, and than the outputs within a limit of 1."""
     if beams:
@@ -384,8 +390,7 @@ CASES: dict[str, tuple[Processor, Callable[[tuple[int, ...]], bool]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("name", ["sinusoidal", "lstm"])
+@pytest.mark.parametrize(("case", "name"), zip(CASES, itertools.cycle(["sinusoidal", "lstm"])))
 def test_a_wide_beam_finds_all_that_is_allowed_and_nothing_else(case: str, name: str):
     (processor, allowed), model = CASES[case], make(name)
     everything = all_outputs(model, SENTENCE, 4, 0.6)
@@ -478,8 +483,9 @@ def test_outputs_come_as_often_as_the_model_says():
 
 
 def test_scores_of_samples_are_those_of_the_model_at_any_temperature():
+    model = make("sinusoidal")
     for hypothesis in drawn(Sampling(temperature=3.0), 50):
-        assert hypothesis.score == pytest.approx(rescored(make("sinusoidal"), SENTENCE, hypothesis, 0.0), abs=1e-5)
+        assert hypothesis.score == pytest.approx(rescored(model, SENTENCE, hypothesis, 0.0), abs=1e-5)
 
 
 @pytest.mark.parametrize("sampling", [Sampling(top_k=1), Sampling(top_p=1e-6), Sampling(temperature=1e-3)])
@@ -495,7 +501,7 @@ def test_a_token_is_drawn_from_the_most_probable_ones_only(sampling: Sampling, w
         chances = make("sinusoidal")(torch.tensor([SENTENCE]), torch.tensor([[BOS]]))[0, -1].softmax(-1)
     likely, order = chances.sort(descending=True)
     words = words or int((likely.cumsum(0) < 0.6).sum()) + 1
-    found = {(h.tokens or [EOS])[0] for h in drawn(sampling, 500, 1)}
+    found = {(h.tokens or [EOS])[0] for h in drawn(sampling, 200, 1)}
     assert found == set(order[:words].tolist())
     assert words < WORDS
 
@@ -571,7 +577,7 @@ def test_what_a_second_group_finds_again_counts_once(ended: bool):
 def test_with_patience_the_search_ends_when_so_many_are_finished():
     """The exact end finds the best at least as well, and sometimes better."""
     gains: list[float] = []
-    for seed in range(10):
+    for seed in range(5):
         task = make("sinusoidal", seed), sources(), output([12] * 4, 2.0)
         soon, exact, patient = (
             [best.score for (best,) in BeamSearch(*task, beams=2, n_best=1, patience=patience).run()]
