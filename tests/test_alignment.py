@@ -101,7 +101,7 @@ def tagged(pairs: list[Pair]) -> Tokenizer:
     return Tokenizer.train((text for pair in pairs for text in pair), tags=["med"])
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_each_token_stands_for_its_characters(tagged: Tokenizer, data: st.DataObject):
     """Any ids that a model can say, with bytes that are no UTF-8, and tags among them."""
@@ -139,7 +139,7 @@ def agree(tokenizer: Tokenizer, text: str, tag: str, shown: list[str]) -> bool:
     return [label for label in shown if label not in blank] == [label for label in linked if label not in blank]
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(text=texts, tag=st.sampled_from(["", "med"]))
 def test_align_and_inspect_agree_on_the_words_of_every_text(tagged: Tokenizer, text: str, tag: str):
     ids = tagged.encode(text, tag)
@@ -385,9 +385,10 @@ def test_with_nothing_to_measure_on_it_is_the_last_layer_and_says_so(pairs: list
 def learn(sources: list[Ids], targets: list[Ids], steps: int) -> Model:
     torch.manual_seed(0)
     attention = AttentionConfig(heads=2, dropout=0.0)
-    config = tiny_transformer(d_model=32, decoder_layers=2, dropout=0.0, attention=attention)
+    # Attention over the source that knows positions learns soonest to look at the same place.
+    config = tiny_transformer(d_model=32, decoder_layers=2, dropout=0.0, attention=attention, positions="rotary-across")
     model = build(config, FIRST + 2 * SIZE)
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=6e-3)
     for step in range(steps):
         start = 32 * step % len(sources)
         ((_, batch),) = forced_batches(model, sources[start : start + 32], targets[start : start + 32])
@@ -408,9 +409,9 @@ def accuracy(model: Model, sources: list[Ids], targets: list[Ids], which: Alignm
 
 
 def test_a_model_that_has_learned_to_translate_word_by_word_aligns_where_it_was_measured_best():
-    sources, targets = word_by_word(1600, "backwards")
-    model = learn(sources, targets, 250)
-    fresh = word_by_word(200, "backwards", seed=1)
+    sources, targets = word_by_word(1600, "same")
+    model = learn(sources, targets, 60)
+    fresh = word_by_word(100, "same", seed=1)
     found = measure_heads(model, *fresh)
     places = [AlignmentHead(layer, head) for layer in (1, 2) for head in (None, 1, 2)]
     known = {(place.layer, place.head): accuracy(model, *fresh, place) for place in places}
