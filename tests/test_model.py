@@ -4,6 +4,7 @@ N real tokens of a batch.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -36,6 +37,11 @@ RECURRENT: dict[str, ModelConfig] = {
     for j, attention in enumerate(("none", "dot", "additive"))
 }
 CONFIGS = TRANSFORMERS | RECURRENT
+# In the fast tests each scheme of positions, and each cell and each attention, is in one model at least.
+SLOW = {
+    *(f"{name}-pre-additive" for name in POSITIONS if name not in ("sinusoidal", "relative")),
+    *("rnn-dot", "rnn-additive", "lstm-none", "gru-none"),
+}
 KINDS: dict[str, ModelConfig] = {name: CONFIGS[name] for name in ("sinusoidal", "gru-dot")}
 SHARE = pytest.mark.parametrize("share", ["all", "embeddings", "output", "none"])
 
@@ -54,12 +60,16 @@ def make(config: ModelConfig, words: int = WORDS, target_words: int | None = Non
     return model
 
 
-@pytest.fixture(params=CONFIGS)
+def params(configs: dict[str, ModelConfig]) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in configs]
+
+
+@pytest.fixture(params=params(CONFIGS))
 def model(request: pytest.FixtureRequest, seeded_double_precision: None) -> Model:
     return make(CONFIGS[request.param])
 
 
-@pytest.fixture(params=TRANSFORMERS)
+@pytest.fixture(params=params(TRANSFORMERS))
 def transformer(request: pytest.FixtureRequest, seeded_double_precision: None) -> Model:
     return make(TRANSFORMERS[request.param])
 
@@ -79,7 +89,7 @@ def test_steps_equal_one_pass(model: Model):
     assert gap(forgetful, in_one_pass) > 1e-3
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(
     st.sampled_from(sorted(CONFIGS)),
     st.integers(1, 4),
