@@ -201,7 +201,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], None], str, str]] = {
     "words in words": ("marian", write("vocab.json", b'{"a": {"b": 1}}'), "vocab.json", "the id of 'a'"),
     "a million words": (
         "marian",
-        write("vocab.json", lambda: b"{%s}" % b", ".join(b'"%d": %d' % (id, id) for id in range(2_100_000))),
+        write("vocab.json", lambda: b'{%s"b": 1}' % (b'"a": 0, ' * 2_100_000)),
         "vocab.json",
         "more than",
     ),
@@ -293,7 +293,7 @@ HOSTILE |= {
 
 # Each pickle is read by a process of its own, whose start takes seconds; it has limits of its own.
 IN_A_PROCESS_OF_ITS_OWN = "pytorch_model.bin"
-FAST_PICKLES = ("a pickle that runs", "an old one")
+FAST_PICKLES = ("a pickle that runs",)
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ ARCHIVES = {
     "absolute names": ({"/tmp/evil": b"x"}, "leads elsewhere"),
     "folders in folders": ({"a/b/c": b"x"}, "leads elsewhere"),
     "two folders": ({"a/b": b"x"}, "in 2 folders"),
-    "a bomb": ({"big": bytes(300 << 20)}, "would take"),
+    "a bomb": ({"big": bytes(120 << 20)}, "would take"),
     "many files": ({f"f{number}": b"" for number in range(1001)}, "has 1,0"),
 }
 
@@ -404,7 +404,7 @@ def test_links_into_the_cache_of_the_hub_are_followed(sources: dict[str, Path], 
     assert import_model(snapshot, tmp_path / "out") == tmp_path / "out"
 
 
-@pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [25, pytest.param(1000, marks=pytest.mark.slow)])
 def test_changed_bits_are_refused(count: int, sources: dict[str, Path], tmp_path: Path):
     """In any file of an imported folder but its card, which people may edit."""
     out = import_model(sources["npz"], tmp_path / "out")
