@@ -88,7 +88,7 @@ def plain_steps(model: Model, beams: int, steps: int) -> list[dict[tuple[int, ..
     return found
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 @pytest.mark.parametrize("beams", [2, 3, 5, 40])
 @pytest.mark.parametrize("name", SMALLS)
 def test_the_tree_is_what_a_plain_search_weighs_up(name: str, beams: int, seed: int):
@@ -133,11 +133,18 @@ CONFIGS = {
 }
 
 
+CONSTRAINTS = [Constraints(), Constraints(prefix=(4, 3)), Constraints(forbidden=((3, 3), (4,)))]
+
+
 @pytest.mark.parametrize(
-    "constraints", [Constraints(), Constraints(prefix=(4, 3)), Constraints(forbidden=((3, 3), (4,)))]
+    ("name", "config", "constraints"),
+    [  # each two of them meet; the other combinations of three are slow
+        pytest.param(name, config, given, marks=() if (row + column + place) % 3 == 0 else pytest.mark.slow)
+        for row, name in enumerate([*SMALLS, "ensemble"])
+        for column, config in enumerate(CONFIGS)
+        for place, given in enumerate(CONSTRAINTS)
+    ],
 )
-@pytest.mark.parametrize("config", CONFIGS)
-@pytest.mark.parametrize("name", [*SMALLS, "ensemble"])
 def test_a_recorded_search_finds_the_same_to_the_bit(name: str, config: str, constraints: Constraints):
     models = [make("transformer" if name == "ensemble" else name, seed) for seed in (1, 2)]
     engine = TorchEngine(*models[: 2 if name == "ensemble" else 1])

@@ -98,8 +98,17 @@ def beams(rows: int) -> list[Tensor | None]:
     return moves
 
 
-@pytest.mark.parametrize("moves", [greedy, beams], ids=lambda moves: moves.__name__)
-@pytest.mark.parametrize("name", CONFIGS)
+FAST_GREEDY = ("sinusoidal", "relative", "rotary-across", "biases")  # every scheme meets the moves of beams
+
+
+@pytest.mark.parametrize(
+    ("name", "moves"),
+    [
+        *((name, beams) for name in CONFIGS),
+        *(pytest.param(name, greedy, marks=() if name in FAST_GREEDY else pytest.mark.slow) for name in CONFIGS),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
 def test_each_step_has_the_logits_of_the_model(name: str, moves: Callable[[int], list[Tensor | None]]):
     model, source = model_of(CONFIGS[name]), sources(5)
     made, tokens = moves(5), torch.randint(3, WORDS, (15, STEPS))
