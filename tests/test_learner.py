@@ -93,8 +93,7 @@ def test_the_gradient_is_that_of_the_mean_loss_over_target_tokens(ids: Ids, mode
 
 
 @pytest.mark.parametrize("model", [STILL, replace(TINY_RECURRENT, dropout=0.0)], ids=["transformer", "recurrent"])
-@pytest.mark.parametrize("deterministic", [False, True])
-@pytest.mark.parametrize("count", [2, 3, 5, 40])
+@pytest.mark.parametrize(("count", "deterministic"), [(2, True), (3, False), (5, True), (40, False), (40, True)])
 def test_micro_batches_are_the_batch(ids: Ids, model: ModelConfig, count: int, deterministic: bool):
     """Also where there are more parts than pairs."""
     one, many = (learner(model, torch.float64, deterministic=ordered) for ordered in (False, deterministic))
@@ -324,11 +323,20 @@ FAULTS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize("settings", [{}, {"deterministic": True}, {"ema": 0.9}], ids=["plain", "ordered", "ema"])
-def test_what_is_no_number_or_does_not_fit_leaves_everything_as_it_was(ids: Ids, name: str, settings: dict[str, Any]):
+SETTINGS: dict[str, dict[str, Any]] = {"plain": {}, "ordered": {"deterministic": True}, "ema": {"ema": 0.9}}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [  # a fault of the loss and one of memory with each of the settings; the others are slow
+        pytest.param(name, kind, marks=() if (row - column) % 3 == 0 else pytest.mark.slow)
+        for row, name in enumerate(FAULTS)
+        for column, kind in enumerate(SETTINGS)
+    ],
+)
+def test_what_is_no_number_or_does_not_fit_leaves_everything_as_it_was(ids: Ids, name: str, kind: str):
     with_, why = FAULTS[name]
-    one, other = learner(**settings), learner(**settings)
+    one, other = learner(**SETTINGS[kind]), learner(**SETTINGS[kind])
     for each in (one, other):
         steps(each, ids, range(2), count=3)
     spoiled(one, with_)
