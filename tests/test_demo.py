@@ -27,12 +27,12 @@ from dragoman.training.setup import untrained_model
 
 
 def test_the_demo_scores_translates_and_draws(dragoman, monkeypatch: pytest.MonkeyPatch):
-    """Train for real, but on a small phrasebook, and validate and test on ten sentences."""
+    """Train for real, but on a small phrasebook, and validate and test on four sentences."""
     whole = phrasebook
 
     def short(*arguments: Any, **changes: Any) -> Phrasebook:
         book = whole(*arguments, **changes)
-        return dataclasses.replace(book, dev=book.dev[:10], test=book.test[:10])
+        return dataclasses.replace(book, dev=book.dev[:4], test=book.test[:4])
 
     monkeypatch.setattr("dragoman.demo.run.phrasebook", short)
     monkeypatch.setattr("dragoman.demo.run.PER_TEMPLATE", 4)
