@@ -177,7 +177,20 @@ def test_the_loss_of_a_peer_is_the_mean_over_real_tokens():
     assert smoothed_loss(logits, batch.labels) == pytest.approx(float(expected))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("peer", "dtype"),
+    [
+        ("torch", torch.float32),
+        ("sdpa", torch.bfloat16),
+        ("eager", torch.float32),
+        ("sdpa in float32", torch.bfloat16),
+        pytest.param("torch", torch.bfloat16, marks=pytest.mark.slow),
+        pytest.param("sdpa", torch.float32, marks=pytest.mark.slow),
+        pytest.param("eager", torch.bfloat16, marks=pytest.mark.slow),
+        pytest.param("sdpa in float32", torch.float32, marks=pytest.mark.slow),
+    ],
+    indirect=["peer"],
+)
 def test_a_peer_learns(peer: torch.nn.Module, dtype: torch.dtype):
     batch = Batch.of(LONG, LONG)
 
