@@ -55,7 +55,7 @@ TIMEOUT = 3.0  # seconds after which a rank that does not answer is an error
 
 def config_of(corpus: Corpus, out: Path, **training: Any) -> RunConfig:
     """Four parts to a batch; an average of the weights, which has to be the same as well."""
-    common = {"batch_tokens": 400, "micro_batches": 4, "max_steps": 6, "validate_every": 3, "ema": 0.5}
+    common = {"batch_tokens": 400, "micro_batches": 4, "max_steps": 8, "validate_every": 4, "ema": 0.5}
     return run_config(corpus, out, **{**common, **training})
 
 
@@ -161,7 +161,7 @@ def test_any_number_of_ranks_sees_the_same_batches(ordered: Ordered, ranks: int)
     assert len(set(seen.values())) == 1
     lengths = Pairs.open(ordered(1) / "data" / "train.arrow").lengths
     planned = [batch.tolist() for epoch in range(2) for batch in plan_batches(lengths, 400, 1, epoch)]
-    assert [json.loads(line) for line in seen[1, 0].splitlines()] == planned[:6]
+    assert [json.loads(line) for line in seen[1, 0].splitlines()] == planned[:8]
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +184,7 @@ def test_without_the_fixed_order_the_bits_differ_and_nothing_else(ordered: Order
 
 def test_a_run_goes_on_with_any_number_of_ranks(corpus: Corpus, tmp_path: Path, ordered: Ordered):
     out = tmp_path / "run"
-    for ranks, steps in ((2, 2), (1, 4), (2, 6)):
+    for ranks, steps in ((2, 3), (1, 6), (2, 8)):
         trained(config_of(corpus, out, deterministic=True, max_steps=steps), ranks)
     assert state(out) == state(ordered(1))
 
@@ -203,9 +203,9 @@ def test_a_run_keeps_the_parts_it_began_with(
 def test_the_first_rank_alone_writes_and_speaks(unordered: dict[int, Path]):
     out = unordered[2]
     first, second = (out.with_suffix(f".{rank}.log").read_text() for rank in (0, 1))
-    assert "finished: all 6 steps done" in first
+    assert "finished: all 8 steps done" in first
     assert second == ""
-    assert [event["step"] for event in events(out, "validation")] == [3, 6]
+    assert [event["step"] for event in events(out, "validation")] == [4, 8]
     lines = (out / "train.log").read_text().splitlines()
     assert sum(line.startswith("finished") for line in lines) == 1
 
@@ -226,7 +226,7 @@ def test_a_sharded_run_is_the_run_up_to_rounding(
 ):
     """From its start, or before or after a checkpoint: it serves whole and sharded runs."""
     whole, sharded = unordered[2], tmp_path / "run"
-    for shard, steps in ((first, 2), (then, 6)):
+    for shard, steps in ((first, 3), (then, 8)):
         trained(config_of(corpus, sharded, shard=shard, max_steps=steps), 2 if shard else 1)
     torch.testing.assert_close(weights(sharded), weights(whole), rtol=1e-3, atol=1e-4)
     moments = [load_file(run / "last" / "state.safetensors") for run in (whole, sharded)]
