@@ -850,7 +850,8 @@ def test_an_extended_vocabulary_keeps_what_the_old_words_have_learned(
 
 
 def test_the_size_of_a_batch_is_found_and_stays(corpus: Corpus, tmp_path: Path):
-    config = run_config(corpus, tmp_path / "run", batch_tokens="auto", max_steps=1)
+    """Also where the model has fewer positions than the sentences of the trial would have tokens."""
+    config = brief_run(corpus, tmp_path / "run", batch_tokens="auto", max_steps=1)
     notebook = run_training(config)
     found = read_toml(tmp_path / "run" / "config.toml")["training"]["batch_tokens"]
     assert found in [2**power for power in range(10, 18)]
