@@ -201,7 +201,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], None], str, str]] = {
     "words in words": ("marian", write("vocab.json", b'{"a": {"b": 1}}'), "vocab.json", "the id of 'a'"),
     "a million words": (
         "marian",
-        write("vocab.json", lambda: b'{%s"b": 1}' % (b'"a": 0, ' * 2_100_000)),
+        write("vocab.json", lambda: b"{%s}" % b", ".join(b'"%d": %d' % (id, id) for id in range(2_100_000))),
         "vocab.json",
         "more than",
     ),

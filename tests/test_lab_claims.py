@@ -356,7 +356,7 @@ def restricted_results() -> list[Claims]:
 
 
 def table_3_results() -> list[Claims]:
-    counts = {row: (row.millions or 65) * 1_000_000 for row in table_3.ROWS}
+    counts = {row: table_3.count_parameters(row) for row in table_3.ROWS}
     contrary = {row: round(1.2 * count) + (row.change == "1 head, d_k 512") for row, count in counts.items()}
     contrary |= {row: count - 10_000_000 for row, count in counts.items() if row.group == "B"}
     return [table_3.claims(counts), table_3.claims(contrary)]

@@ -221,7 +221,7 @@ def test_changed_bytes_are_refused_or_come_through_as_the_library_reads_them():
     """What is let through never makes the library fail: it loads, and cuts every line."""
     random, lines, through = Random(0), nasty_lines(60), 0
     for data in (trained_spm(normalisation="identity"), trained_spm("bpe", byte_fallback=True, vocabulary=420)):
-        for _ in range(60):
+        for _ in range(150):
             changed = bytearray(data)
             for _ in range(random.choice((1, 1, 2, 8))):
                 changed[random.randrange(len(data))] = random.randrange(256)
@@ -231,4 +231,4 @@ def test_changed_bytes_are_refused_or_come_through_as_the_library_reads_them():
                 continue
             through += 1
             assert len(sentencepiece.SentencePieceProcessor(model_proto=found.to_bytes()).encode(lines)) == len(lines)
-    assert 8 < through < 112
+    assert 20 < through < 280
