@@ -9,16 +9,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from dragoman.benchmarks.peers.decoders import Decode, open_decoder
-from dragoman.benchmarks.peers.pytorch import MarianMT
 from dragoman.config import ComputeType, Device, SearchConfig
 from dragoman.config.presets import SMALL
-from dragoman.data.batches import Ids, source_batch
+from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.device import device_of
@@ -30,9 +28,15 @@ from dragoman.model.transformer import Transformer
 VOCABULARY, LENGTH = 8000, 39  # subwords; tokens of each source and of each output, EOS included
 OURS, HUGGING_FACE = "dragoman", "HF generate"
 OWN_TYPES: tuple[ComputeType, ...] = ("bfloat16", "int8")  # besides float32
-CTRANSLATE2 = {"float32": "CTranslate2", "int8": "CTranslate2 int8"}
-PROGRAMS = {"marian": "Marian", "joeynmt": "JoeyNMT"}
-RATIOS = {"HF": HUGGING_FACE, "CTranslate2": CTRANSLATE2["float32"]} | {name: name for name in PROGRAMS.values()}
+# What others are called here -> the program of `open_decoder` with its flags. On a GPU, only Hugging Face takes part.
+OTHERS = {
+    HUGGING_FACE: ("hugging-face",),
+    "CTranslate2": ("ctranslate2", "float32"),
+    "CTranslate2 int8": ("ctranslate2", "int8"),
+    "Marian": ("marian",),
+    "JoeyNMT": ("joeynmt",),
+}
+RATIOS = {"HF": HUGGING_FACE} | {name: name for name in ("CTranslate2", "Marian", "JoeyNMT")}
 
 # An architecture that all toolkits have.
 MODEL = replace(
@@ -130,22 +134,12 @@ def open_decoders(
             yield f"{OURS} {own_type}", our_decoder(model, own_type)
         else:
             notes.append(f"{OURS} {own_type} is left out: this {processor} has no instructions for it.")
-    try:
-        yield HUGGING_FACE, hugging_face_decoder(model)
-    except ImportError:
-        notes.append("Hugging Face is left out: pip install 'dragoman[benchmark]' installs it.")
-    if device.type == "cuda":
-        return
-    try:
-        for compute_type, name in CTRANSLATE2.items():
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            yield name, ctranslate2_decoder(model, compute_type, threads, folder)
-    except ImportError:
-        notes.append("CTranslate2 is left out: pip install 'dragoman[fast]' installs it.")
-    for program, name in PROGRAMS.items():
+    for name, (program, *flags) in OTHERS.items():
+        if device.type == "cuda" and name != HUGGING_FACE:
+            continue
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         try:
-            yield name, stack.enter_context(open_decoder(program, model, threads, folder))
+            yield name, stack.enter_context(open_decoder(program, model, threads, folder, *flags))
         except DragomanError as error:
             notes.append(f"{name} is left out: {error}.")
 
@@ -157,58 +151,5 @@ def our_decoder(model: Transformer, compute_type: ComputeType = "float32") -> De
     def decode(sources: Sequence[Ids], beam: int) -> list[Ids]:
         config = SearchConfig(beam=beam, extra_length=1)
         return [hypotheses[0].tokens for hypotheses in engine.search(sources, config)]
-
-    return decode
-
-
-def hugging_face_decoder(model: Transformer) -> Decode:
-    """Return a decoder that runs the same weights in Hugging Face's MarianMT.
-
-    Raise ImportError where the transformers library is not installed.
-    """
-    device = next(model.parameters()).device
-    other: Any = MarianMT.of(model).eval().to(device).inner
-
-    @torch.inference_mode()
-    def decode(sources: Sequence[Ids], beam: int) -> list[Ids]:
-        source = source_batch(sources).to(device)
-        outputs = other.generate(
-            input_ids=source,
-            attention_mask=(source != PAD).long(),
-            num_beams=beam,
-            do_sample=False,
-            max_new_tokens=source.size(1),
-            min_new_tokens=source.size(1),
-        )
-        return outputs[:, 1:].tolist()
-
-    return decode
-
-
-def ctranslate2_decoder(model: Transformer, compute_type: str, threads: int, folder: Path) -> Decode:
-    """Return a decoder that runs the same weights in CTranslate2; the converted model is written into `folder`.
-
-    compute_type: 'float32' or 'int8'. All sources of a call must have one length. Raise ImportError where CTranslate2
-    is not installed.
-    """
-    from dragoman.interop.ctranslate2.conversion import avoid_overflow, convert
-
-    avoid_overflow()
-    import ctranslate2 as library  # its threads spin, unlike those of our engine, as nothing else runs
-
-    pieces = [f"w{id}" for id in range(model.output.out_features)]
-    convert(model, (pieces, pieces), folder / "model", compute_type)
-    engine = library.Translator(
-        str(folder / "model"), compute_type=compute_type, intra_threads=threads, inter_threads=1
-    )
-    end = pieces[EOS]
-
-    def decode(sources: Sequence[Ids], beam: int) -> list[Ids]:
-        words = [[*(pieces[id] for id in ids), end] for ids in sources]
-        length = len(words[0])
-        results = engine.translate_batch(
-            words, beam_size=beam, max_decoding_length=length, min_decoding_length=length, max_batch_size=0
-        )
-        return [[int(word[1:]) for word in result.hypotheses[0]] for result in results]
 
     return decode

@@ -1,4 +1,4 @@
-"""Decode in the interpreter of Marian or JoeyNMT, which has no dragoman: a request per line of stdin, an answer each.
+"""Decode with another toolkit, in a process that has nothing of dragoman: a request per line of stdin, an answer each.
 
 A request is JSON: the beam, and sentences of one length as words. The answer: a translation of each sentence in as many
 words as it has with EOS, which is the length that each toolkit is forced to.
@@ -14,7 +14,55 @@ from typing import Any
 Decode = Callable[[int, list[str]], list[str]]
 
 
-def marian_decoder(threads: int, flags: list[str]) -> Decode:
+def hugging_face_decoder(threads: int, device: str) -> Decode:
+    """Return the decoder of Hugging Face with the settings of config.json and the weights of model.npz.
+
+    Both are read from the working directory. device: 'cpu' or 'cuda'.
+    """
+    import numpy as np
+    import torch
+    from transformers import MarianConfig, MarianMTModel
+
+    torch.set_num_threads(threads)
+    model: Any = MarianMTModel(MarianConfig.from_pretrained("."))
+    model.load_state_dict({name: torch.from_numpy(array) for name, array in np.load("model.npz").items()})
+    model.to(device).eval()
+    end = model.config.eos_token_id
+
+    @torch.inference_mode()
+    def decode(beam: int, sentences: list[str]) -> list[str]:
+        source = torch.tensor([[*(int(word[1:]) for word in text.split()), end] for text in sentences], device=device)
+        outputs = model.generate(
+            input_ids=source,
+            attention_mask=torch.ones_like(source),
+            num_beams=beam,
+            do_sample=False,
+            max_new_tokens=source.size(1),
+            min_new_tokens=source.size(1),
+        )
+        return [" ".join(f"w{id}" for id in ids) for ids in outputs[:, 1:].tolist()]
+
+    return decode
+
+
+def ctranslate2_decoder(threads: int, compute_type: str) -> Decode:
+    """Return the decoder of CTranslate2 with the model of the folder `model`. compute_type: 'float32' or 'int8'."""
+    import ctranslate2
+
+    translator = ctranslate2.Translator("model", compute_type=compute_type, intra_threads=threads, inter_threads=1)
+
+    def decode(beam: int, sentences: list[str]) -> list[str]:
+        words = [[*text.split(), "w2"] for text in sentences]
+        length = len(words[0])
+        results = translator.translate_batch(
+            words, beam_size=beam, max_decoding_length=length, min_decoding_length=length, max_batch_size=0
+        )
+        return [" ".join(result.hypotheses[0]) for result in results]
+
+    return decode
+
+
+def marian_decoder(threads: int, *flags: str) -> Decode:
     """Return the decoder of Marian with the model that `flags` describe.
 
     The model's bias keeps EOS from being chosen, and outputs are cut at the length of the source. Each sentence of a
@@ -34,11 +82,11 @@ def marian_decoder(threads: int, flags: list[str]) -> Decode:
     return decode
 
 
-def joeynmt_decoder(threads: int, flags: list[str]) -> Decode:
+def joeynmt_decoder(threads: int) -> Decode:
     """Return the decoder of JoeyNMT with the settings of joeynmt.yaml and the weights of model.npz.
 
-    Both are read from the working directory; `flags` has no effect. The search is told the minimum and the maximum
-    length, both that of the source.
+    Both are read from the working directory. The search is told the minimum and the maximum length, both that of the
+    source.
     """
     import numpy as np
     import torch
@@ -67,15 +115,23 @@ def joeynmt_decoder(threads: int, flags: list[str]) -> Decode:
     return decode
 
 
+DECODERS: dict[str, Callable[..., Decode]] = {
+    "hugging-face": hugging_face_decoder,
+    "ctranslate2": ctranslate2_decoder,
+    "marian": marian_decoder,
+    "joeynmt": joeynmt_decoder,
+}
+
+
 def main(name: str, threads: str, *flags: str) -> None:
     """Answer the requests of standard input with a decoder.
 
-    `name` is 'marian' or 'joeynmt', `flags` are for its model. Standard output is kept for the answers: what the
+    `name` is a key of DECODERS, `flags` are its further arguments. Standard output is kept for the answers: what the
     toolkit prints there goes to standard error.
     """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what toolkits print must not mix with the answers
-    decode = {"marian": marian_decoder, "joeynmt": joeynmt_decoder}[name](int(threads), list(flags))
+    decode = DECODERS[name](int(threads), *flags)
     for line in sys.stdin:
         print(json.dumps(decode(*json.loads(line))), file=answers, flush=True)
 

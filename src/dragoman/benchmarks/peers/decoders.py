@@ -1,8 +1,13 @@
-"""Decode with Marian and JoeyNMT: our model in their formats, in their own interpreters (`make peers`)."""
+"""Decode with other toolkits: our model in their formats, each in a process of its own.
+
+Hugging Face and CTranslate2 run as a plain script would run them, Marian and JoeyNMT in their own interpreters (`make
+peers`).
+"""
 
 import contextlib
 import json
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +16,13 @@ import numpy as np
 from torch import Tensor, nn
 
 from dragoman.benchmarks.peers import decoder_process
+from dragoman.benchmarks.peers.pytorch import MarianMT
 from dragoman.benchmarks.peers.task import TrainingTask
-from dragoman.benchmarks.peers.trainers import environment_of, find_command, marian_flags, prepare_joeynmt
+from dragoman.benchmarks.peers.trainers import PROGRAMS, environment_of, find_command, marian_flags, prepare_joeynmt
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import EOS, PAD
 from dragoman.errors import DragomanError
+from dragoman.interop.ctranslate2.conversion import convert
 from dragoman.interop.names import marian_names
 from dragoman.model.positions import sinusoids_in_halves
 from dragoman.model.transformer import Transformer
@@ -42,9 +49,30 @@ JOEYNMT = {
 JOEYNMT_POSITIONS = 5000
 
 
+def write_hugging_face(model: Transformer, folder: Path) -> list[str]:
+    """Write the weights and the settings of a MarianMT of Hugging Face into `folder`; return the model's device.
+
+    Raise DragomanError where the transformers library is not installed.
+    """
+    try:
+        other = MarianMT.of(model).inner
+    except ImportError:
+        raise DragomanError("pip install 'dragoman[benchmark]' installs it") from None
+    other.config.save_pretrained(folder)
+    write_npz(other.state_dict(), folder)
+    return [next(model.parameters()).device.type]
+
+
+def write_ctranslate2(model: Transformer, folder: Path) -> list[str]:
+    """Write the model for CTranslate2 into the folder `model` in `folder`; return no flags."""
+    pieces = [f"w{id}" for id in range(model.output.out_features)]
+    convert(model, (pieces, pieces), folder / "model")
+    return []
+
+
 def write_npz(weights: dict[str, Tensor], folder: Path) -> None:
     """Write weights to model.npz in `folder`."""
-    arrays: dict[str, Any] = {name: value.detach().contiguous().numpy() for name, value in weights.items()}
+    arrays: dict[str, Any] = {name: value.detach().cpu().contiguous().numpy() for name, value in weights.items()}
     np.savez(folder / "model.npz", **arrays)
 
 
@@ -109,22 +137,35 @@ def task_without_text(model: Transformer) -> TrainingTask:
     return TrainingTask(model.config, model.output.out_features, batch_tokens=1, threads=1)
 
 
-WRITERS = {"marian": write_marian, "joeynmt": write_joeynmt}
+WRITERS = {
+    "hugging-face": write_hugging_face,
+    "ctranslate2": write_ctranslate2,
+    "marian": write_marian,
+    "joeynmt": write_joeynmt,
+}
+
+
+def interpreter(name: str) -> list[str]:
+    """Return the command that runs a script in the interpreter that has a toolkit.
+
+    Raise DragomanError where it is not installed.
+    """
+    return [find_command(name, "python"), "-I"] if name in PROGRAMS else [sys.executable, "-P"]
 
 
 @contextlib.contextmanager
-def open_decoder(name: str, model: Transformer, threads: int, folder: Path) -> Iterator[Decode]:
+def open_decoder(name: str, model: Transformer, threads: int, folder: Path, *flags: str) -> Iterator[Decode]:
     """Yield a decoder that runs a toolkit with our model; the model must not have an output bias but `prevent_eos`'s.
 
-    name: a key of WRITERS; folder: for its files. Raise DragomanError where the toolkit is not installed, cannot run
-    the model, or ends too early.
+    name: a key of WRITERS; folder: for its files; flags: further arguments of its decoder. Raise DragomanError
+    where the toolkit is not installed, cannot run the model, or ends too early.
     """
-    python = find_command(name, "python")
-    flags = WRITERS[name](model, folder)
+    python = interpreter(name)
+    flags = (*WRITERS[name](model, folder), *flags)
     with (
         (folder / "errors").open("w+") as errors,
         subprocess.Popen(
-            [python, "-I", decoder_process.__file__, name, str(threads), *flags],
+            [*python, decoder_process.__file__, name, str(threads), *flags],
             cwd=folder,
             env=environment_of(name, threads),
             stdin=subprocess.PIPE,
