@@ -1,6 +1,9 @@
 """Measure what it costs how threads wait for each other, on a machine with and without other work.
 
-    python scripts/compare_waiting.py PAIRS [--shape small] [--precision bfloat16] [--rounds 5] [--seconds 5]
+    python scripts/compare_waiting.py PAIRS [--shape small] [--precision float32] [--rounds 5] [--seconds 5]
+
+The precision is bfloat16 unless you say otherwise or the processor has no instructions for it, which makes it far too
+slow.
 
 Each row is a way to wait, as OpenMP's environment variables set it, and a process that trains on the pairs and one that
 searches, with two threads; the first row has one. They have their turns one after the other and are suspended
@@ -24,6 +27,7 @@ from pathlib import Path
 from dragoman.benchmarks.peers.trainers import TrainerProcess
 from dragoman.benchmarks.training import SHAPES, make_task
 from dragoman.evaluation.timing import Contender, markdown_table, time_in_turn
+from dragoman.inference.products import supported_types
 
 WAITS: dict[str, tuple[int, dict[str, str]]] = {
     "one thread": (1, {}),
@@ -84,7 +88,7 @@ def main() -> None:
     parser = ArgumentParser(usage=__doc__)
     parser.add_argument("pairs")
     parser.add_argument("--shape", default="small", choices=SHAPES)
-    parser.add_argument("--precision", default="bfloat16")
+    parser.add_argument("--precision", default="bfloat16" if "bfloat16" in supported_types() else "float32")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()

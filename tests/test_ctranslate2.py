@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from conftest import TINY, TINY_RECURRENT, tiny_transformer
@@ -22,6 +23,7 @@ from dragoman.config import (
     ModelConfig,
     RunConfig,
     SearchConfig,
+    SharedMatrices,
     TransformerConfig,
     presets,
 )
@@ -34,7 +36,15 @@ from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder
 from dragoman.interop.ctranslate2.cache import MAX_AGE, cache_folder, check, open_ctranslate2
-from dragoman.interop.ctranslate2.conversion import convert, describe_engines, unknown_settings
+from dragoman.interop.ctranslate2.conversion import (
+    LARGEST,
+    convert,
+    describe_engines,
+    largest_weight,
+    requantise,
+    specification,
+    unknown_settings,
+)
 from dragoman.interop.ctranslate2.engine import CTranslate2Engine
 from dragoman.model import Model, build
 from dragoman.model_folder import find_model, read_model, write_model
@@ -237,6 +247,16 @@ def test_an_output_is_the_same_alone_or_in_a_crowd(opened: Both, sources: list[I
     assert_same([together[row] for row in order], shuffled)
 
 
+@pytest.mark.parametrize("beam", [1, 4])
+def test_threads_that_share_a_search_find_what_one_finds(opened: Both, sources: list[Ids], beam: int):
+    (_, engine), config = opened, SearchConfig(beam=beam, n_best=beam, extra_length=2)
+    shared = CTranslate2Engine(engine.folder, threads=3)
+    assert shared.translator.num_translators == 3
+    own = [Constraints(prefix=(260,)) if row % 5 == 0 else UNCONSTRAINED for row in range(len(sources))]
+    assert_same(engine.search(sources, config, own), shared.search(sources, config, own))
+    assert shared.search([], config) == []
+
+
 RULES = {
     "min_length": ({"min_length": 12}, UNCONSTRAINED),
     "no_repeat_ngram": ({"no_repeat_ngram": 1}, UNCONSTRAINED),
@@ -366,6 +386,54 @@ def test_int8_finds_about_the_same_and_leaves_the_model_alone(tokenizer: Tokeniz
     engine, sources = CTranslate2Engine(tmp_path, "int8"), sentences(len(tokenizer), 50)
     assert 1e-4 < farthest(model, engine) < 0.5
     assert len(engine.search(sources, SearchConfig())) == 50
+
+
+def test_no_sum_of_int8_overflows(tokenizer: Tokenizer, tmp_path: Path):
+    """Not even where all weights are as large as those of int8 can be, so that only inputs are rounded."""
+    model = make(MODELS["as base"], len(tokenizer))
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() == 2:
+                weight.copy_(weight.sign() * weight.abs().mean())
+
+    def error(largest: int) -> float:
+        folder = tmp_path / f"{largest}"
+        convert(model, (tokenizer.pieces, tokenizer.pieces), folder, "int8", largest=largest)
+        return farthest(model, CTranslate2Engine(folder, "int8"))
+
+    assert error(largest_weight()) < 0.5
+    if largest_weight() < LARGEST:
+        assert error(LARGEST) > 1
+
+
+@pytest.mark.parametrize("share", ["all", "none"])
+def test_weights_are_rounded_to_int8_as_ctranslate2_does(share: SharedMatrices, tokenizer: Tokenizer):
+    """With its own largest number, and to smaller ones with another, each row by its own scale."""
+    spec = specification(make(tiny_transformer(share=share), len(tokenizer)))
+    spec.register_source_vocabulary(tokenizer.pieces)
+    spec.register_target_vocabulary(tokenizer.pieces)
+    spec.validate()
+    weights = {name: value.numpy().copy() for name, value in spec.variables().items()}
+
+    def rounded() -> dict[str, np.ndarray]:
+        return {name: value.numpy().copy() for name, value in spec.variables().items() if not isinstance(value, str)}
+
+    spec.optimize("int8")
+    theirs = rounded()
+    requantise(spec, weights, LARGEST)
+    assert theirs.keys() == rounded().keys()
+    assert all(np.array_equal(theirs[name], ours) for name, ours in rounded().items())
+    requantise(spec, weights, 63)
+    whole = {name: value for name, value in rounded().items() if value.dtype == np.int8 and value.ndim == 2}
+    assert ("decoder/projection/weight" in whole) == (share == "none")
+    for name, value in whole.items():
+        assert (np.abs(value).max(1) == 63 * weights[name].any(1)).all()
+        error = value / rounded()[f"{name}_scale"][:, None] - weights[name]
+        assert (np.abs(error).max(1) <= 0.501 / 63 * np.abs(weights[name]).max(1)).all()
+
+
+def test_int8_is_the_fastest(learned: Path, few_samples: None):
+    assert open_ctranslate2(learned, "auto").translator.compute_type == "int8_float32"
 
 
 def test_a_compute_type_that_there_is_not_is_refused(learned: Path):

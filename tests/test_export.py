@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,6 +31,8 @@ from dragoman.export.onnx import ONNX
 from dragoman.export.run import Report
 from dragoman.export.target import Exported
 from dragoman.files import MANIFEST, fingerprint, new_folder
+from dragoman.interop.ctranslate2 import conversion
+from dragoman.interop.ctranslate2.conversion import LARGEST, LARGEST_WITHOUT_VNNI
 from dragoman.interop.tokenizer_json import check_tokenizer, complete, write_tokenizer, write_tokenizers
 from dragoman.interop.verification import Mismatch
 from dragoman.model import build
@@ -152,8 +155,6 @@ def tagged(pairs, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wrong_weight(to: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of the smallest matrices is off by a little."""
     if to == "ctranslate2":
-        from dragoman.interop.ctranslate2 import conversion
-
         right = conversion.fill_linear
         monkeypatch.setattr(conversion, "fill_linear", lambda spec, *layers: right(spec, *map(shifted, layers)))
     else:
@@ -181,8 +182,6 @@ def shifted(layer: torch.nn.Linear) -> torch.nn.Linear:
 def lost_bias(to: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The output has no bias."""
     if to == "ctranslate2":
-        from dragoman.interop.ctranslate2 import conversion
-
         right = conversion.fill_linear
 
         def fill(spec, *layers) -> None:
@@ -303,6 +302,20 @@ def test_int8_is_measured(to: str, trained: Path, corpus, dragoman, tmp_path: Pa
     assert ran.code == 1
     assert "BLEU are lost" in ran.err
     assert not (tmp_path / "lost").exists()
+
+
+def test_int8_runs_on_processors_without_vnni_wherever_it_is_written(
+    trained: Path, corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    largest: list[int] = []
+
+    def noted(spec: Any, weights: dict, limit: int) -> None:
+        largest.append(limit)
+
+    monkeypatch.setattr(conversion, "requantise", noted)
+    monkeypatch.setattr(conversion, "largest_weight", lambda: LARGEST)
+    export_model(trained, "ctranslate2", tmp_path / "out", compute_type="int8", test=[corpus[1]])
+    assert set(largest) == {LARGEST_WITHOUT_VNNI}
 
 
 # What is refused

@@ -67,11 +67,13 @@ def watching(served: Served, *, is_open: bool = False, **config: Any) -> Iterato
 
 def test_there_is_a_replica_for_each_core_unless_the_settings_say_otherwise(trained: Path):
     sources = parse_models([f"en-ko={trained}"], None)
-    for settings, replicas in (({}, granted_cores()), ({"replicas": 3}, 3), ({"threads": granted_cores()}, 1)):
+    cores = granted_cores()
+    for settings, replicas, threads in (({}, cores, 1), ({"replicas": 3}, 3, 1), ({"threads": cores}, 1, cores)):
         models = open_models(replace(FAST, **settings), sources)  # type: ignore[arg-type]
         one = next(iter(models.by_pair.values()))
         engine: Any = one.translator.engine
-        assert engine.translator.num_translators == len(one.pool.threads) == replicas
+        assert len(one.pool.threads) == replicas
+        assert engine.translator.num_translators == replicas * threads
         models.close(5)
     with pytest.raises(UsageError, match="replicas works only with the engine ctranslate2"):
         replace(CONFIG, replicas=2)

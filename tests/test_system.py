@@ -49,7 +49,8 @@ def copying() -> Task:
     dev, test = ([pair for pair in digits(150, chance) if pair not in known][:count] for count in (30, 60))
     settings = f"{SMALL} {SHORT} --training.validate-every 1000"
     # A decoder of one layer learns to copy soonest where attention over the source knows positions.
-    student = f"{settings} --training.max-steps 160 --model.encoder-layers 1 --model.positions rotary-across"
+    small = "--model.encoder-layers 1 --model.feed-forward.d-ff 64 --model.positions rotary-across"
+    student = f"{settings} --training.max-steps 160 {small}"
     teacher = f"{settings} --training.max-steps 80 --model.decoder-layers 1"
     return Task(train, dev, test, teacher, student, bleu=98.0, perplexity=1.05)
 

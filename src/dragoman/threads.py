@@ -3,7 +3,6 @@
 Every command begins by loading this, so it imports almost nothing.
 """
 
-import contextlib
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
 
@@ -34,22 +33,6 @@ def configure_openmp(environment: MutableMapping[str, str]) -> None:
 def waits_as_others_want(environment: Mapping[str, str]) -> bool:
     """Return whether `configure_openmp` let threads spin, as far as other programs allow it."""
     return environment.get("OMP_WAIT_POLICY") == "PASSIVE" and environment.get("GOMP_SPINCOUNT") == SPINS
-
-
-@contextlib.contextmanager
-def few_spins(environment: MutableMapping[str, str]) -> Iterator[None]:
-    """Let the threads of another OpenMP that is loaded in the block sleep: `dragoman.waiting` only reaches PyTorch's.
-
-    What the user has set stays.
-    """
-    ours = waits_as_others_want(environment)
-    if ours:
-        environment["GOMP_SPINCOUNT"] = FEW_SPINS
-    try:
-        yield
-    finally:
-        if ours:
-            environment["GOMP_SPINCOUNT"] = SPINS
 
 
 def configure_onednn(environment: MutableMapping[str, str]) -> None:

@@ -28,13 +28,13 @@ from dragoman.model.transformer import Transformer
 VOCABULARY, LENGTH = 8000, 39  # subwords; tokens of each source and of each output, EOS included
 OURS, HUGGING_FACE = "dragoman", "HF generate"
 OWN_TYPES: tuple[ComputeType, ...] = ("bfloat16", "int8")  # besides float32
-# What others are called here -> the program of `open_decoder` with its flags. On a GPU, only Hugging Face takes part.
+# What others are called here -> what `open_decoder` calls them. On a GPU, only Hugging Face takes part.
 OTHERS = {
-    HUGGING_FACE: ("hugging-face",),
-    "CTranslate2": ("ctranslate2", "float32"),
-    "CTranslate2 int8": ("ctranslate2", "int8"),
-    "Marian": ("marian",),
-    "JoeyNMT": ("joeynmt",),
+    HUGGING_FACE: "hugging-face",
+    "CTranslate2": "ctranslate2",
+    "CTranslate2 int8": "ctranslate2-int8",
+    "Marian": "marian",
+    "JoeyNMT": "joeynmt",
 }
 RATIOS = {"HF": HUGGING_FACE} | {name: name for name in ("CTranslate2", "Marian", "JoeyNMT")}
 
@@ -134,12 +134,12 @@ def open_decoders(
             yield f"{OURS} {own_type}", our_decoder(model, own_type)
         else:
             notes.append(f"{OURS} {own_type} is left out: this {processor} has no instructions for it.")
-    for name, (program, *flags) in OTHERS.items():
+    for name, program in OTHERS.items():
         if device.type == "cuda" and name != HUGGING_FACE:
             continue
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         try:
-            yield name, stack.enter_context(open_decoder(program, model, threads, folder, *flags))
+            yield name, stack.enter_context(open_decoder(program, model, threads, folder))
         except DragomanError as error:
             notes.append(f"{name} is left out: {error}.")
 

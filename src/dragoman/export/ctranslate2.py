@@ -16,7 +16,12 @@ from dragoman.export.sentencepiece import (
     write_models,
 )
 from dragoman.export.target import Exported, Target
-from dragoman.interop.ctranslate2.conversion import convert, import_ctranslate2, unknown_settings
+from dragoman.interop.ctranslate2.conversion import (
+    LARGEST_WITHOUT_VNNI,
+    convert,
+    import_ctranslate2,
+    unknown_settings,
+)
 from dragoman.interop.ctranslate2.engine import CTranslate2Engine, read_vocabularies
 from dragoman.interop.tokenizer_json import TARGET_FILE, check_tokenizers, write_tokenizers
 from dragoman.interop.verification import Mismatch
@@ -116,7 +121,9 @@ def words_of(exported: Exported) -> tuple[list[str], list[str]]:
 def write(exported: Exported, folder: Path, compute_type: str) -> None:
     """Write the files of CTranslate2 and those of the subwords into a folder."""
     model, tokenizers, sides = exported.model, exported.tokenizers, sentencepiece_sides(exported.tokenizers)
-    convert(model, words_of(exported), folder, compute_type, sides[1].unknown if sides else PAD)
+    unknown = sides[1].unknown if sides else PAD
+    # whatever this processor has, others may have no VNNI
+    convert(model, words_of(exported), folder, compute_type, unknown, largest=LARGEST_WITHOUT_VNNI)
     if sides:
         write_models(sides, folder)
     else:

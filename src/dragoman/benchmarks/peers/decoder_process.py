@@ -118,6 +118,7 @@ def joeynmt_decoder(threads: int) -> Decode:
 DECODERS: dict[str, Callable[..., Decode]] = {
     "hugging-face": hugging_face_decoder,
     "ctranslate2": ctranslate2_decoder,
+    "ctranslate2-int8": ctranslate2_decoder,
     "marian": marian_decoder,
     "joeynmt": joeynmt_decoder,
 }

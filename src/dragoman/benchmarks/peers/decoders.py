@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +64,11 @@ def write_hugging_face(model: Transformer, folder: Path) -> list[str]:
     return [next(model.parameters()).device.type]
 
 
-def write_ctranslate2(model: Transformer, folder: Path) -> list[str]:
-    """Write the model for CTranslate2 into the folder `model` in `folder`; return no flags."""
+def write_ctranslate2(compute_type: str, model: Transformer, folder: Path) -> list[str]:
+    """Write the model for CTranslate2 into the folder `model` in `folder`; return the type that it computes in."""
     pieces = [f"w{id}" for id in range(model.output.out_features)]
-    convert(model, (pieces, pieces), folder / "model")
-    return []
+    convert(model, (pieces, pieces), folder / "model", compute_type)
+    return [compute_type]
 
 
 def write_npz(weights: dict[str, Tensor], folder: Path) -> None:
@@ -137,9 +138,10 @@ def task_without_text(model: Transformer) -> TrainingTask:
     return TrainingTask(model.config, model.output.out_features, batch_tokens=1, threads=1)
 
 
-WRITERS = {
+WRITERS: dict[str, Callable[[Transformer, Path], list[str]]] = {
     "hugging-face": write_hugging_face,
-    "ctranslate2": write_ctranslate2,
+    "ctranslate2": partial(write_ctranslate2, "float32"),
+    "ctranslate2-int8": partial(write_ctranslate2, "int8"),
     "marian": write_marian,
     "joeynmt": write_joeynmt,
 }
@@ -154,14 +156,14 @@ def interpreter(name: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def open_decoder(name: str, model: Transformer, threads: int, folder: Path, *flags: str) -> Iterator[Decode]:
+def open_decoder(name: str, model: Transformer, threads: int, folder: Path) -> Iterator[Decode]:
     """Yield a decoder that runs a toolkit with our model; the model must not have an output bias but `prevent_eos`'s.
 
-    name: a key of WRITERS; folder: for its files; flags: further arguments of its decoder. Raise DragomanError
-    where the toolkit is not installed, cannot run the model, or ends too early.
+    name: a key of WRITERS; folder: for its files. Raise DragomanError where the toolkit is not installed, cannot run
+    the model, or ends too early.
     """
     python = interpreter(name)
-    flags = (*WRITERS[name](model, folder), *flags)
+    flags = WRITERS[name](model, folder)
     with (
         (folder / "errors").open("w+") as errors,
         subprocess.Popen(

@@ -7,19 +7,19 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from dragoman.config import ComputeType
 from dragoman.data.batches import Ids
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import MANIFEST, delete_folder, fingerprint, lock_file, new_folder, read_json
-from dragoman.inference.products import supported_types
-from dragoman.interop.ctranslate2.conversion import convert, import_ctranslate2
+from dragoman.interop.ctranslate2.conversion import convert, import_ctranslate2, largest_weight
 from dragoman.interop.ctranslate2.engine import SHARED, SIDES, CTranslate2Engine
 from dragoman.interop.verification import Mismatch, made_up, verify
 from dragoman.model import Model
 from dragoman.model_folder import find_model, read_model, verify_files
 
-FORMAT = 1  # with another number, all models are converted again
+FORMAT = 2  # with another number, all models are converted again
 FILES = ("config.json", "model.bin")
 SAMPLES = 16  # made-up sources that a new copy has to translate as the model does
 MAX_AGE = 30 * 86_400  # seconds since a copy was last used
@@ -50,9 +50,9 @@ def open_ctranslate2(
 
 
 def fastest_type() -> ComputeType:
-    """Return the type in which CTranslate2 is the fastest on this processor."""
+    """Return the type in which CTranslate2 is the fastest here: int8, where it is built for it."""
     supported = import_ctranslate2().get_supported_compute_types("cpu")
-    return next(name for name in reversed(supported_types()) if name in supported)
+    return next(name for name in reversed(get_args(ComputeType)) if name in supported)
 
 
 def converted_model(folder: Path, compute_type: str, sample: Sequence[Ids]) -> Path:
@@ -67,7 +67,7 @@ def converted_model(folder: Path, compute_type: str, sample: Sequence[Ids]) -> P
         verify_files(folder)  # says what is missing
         raise
     version = import_ctranslate2().__version__
-    key = hashlib.sha256(f"{FORMAT} {version} {compute_type} ".encode() + manifest).hexdigest()
+    key = hashlib.sha256(f"{FORMAT} {version} {compute_type} {largest_weight()} ".encode() + manifest).hexdigest()
     path = cache_folder() / key
     try:
         if is_intact(path):

@@ -1,47 +1,39 @@
 """Write our Transformer as CTranslate2 reads it: every weight, and every setting that it knows."""
 
 import copy
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dragoman.config import AblationConfig, ModelConfig, RecurrentConfig, TransformerConfig
 from dragoman.data.tokenizer import BOS, EOS, PAD
+from dragoman.device import instructions
 from dragoman.errors import DragomanError
 from dragoman.model import Model
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.positions import Learned, Positions, Rotary, Sinusoidal
 from dragoman.model.transformer import DecoderLayer, Residual, Transformer
-from dragoman.threads import few_spins
 
 TABLE_SIZE = 4096  # positions in the table of a formula: the longest source and output
 MAX_HEADS = 2**15 - 1
+# The largest whole number of a weight in int8. Processors without VNNI add two products, each with a number up to 255,
+# in 16 bits: with LARGEST their sums overflow, and most translations become other ones.
+LARGEST, LARGEST_WITHOUT_VNNI = 127, 63
 POSITION_SCHEMES = ("none", "sinusoidal", "sinusoidal-halves", "learned", "rotary")  # those that CTranslate2 has
 
 
 def import_ctranslate2() -> ModuleType:
     """Import ctranslate2 now, not before, and return it. Raise DragomanError where it is not installed."""
-    avoid_overflow()
     try:
-        with few_spins(os.environ):  # it has an OpenMP of its own
-            import ctranslate2
+        import ctranslate2
     except ImportError:
         raise DragomanError("the CTranslate2 engine needs a package: pip install 'dragoman[fast]'") from None
     return ctranslate2
-
-
-def avoid_overflow() -> None:
-    """Tell CTranslate2, before it is imported, to use MKL on processors without VNNI, unless the user has said which.
-
-    On those of AMD, oneDNN's sums of int8 overflow, and most translations become other ones.
-    """
-    if torch.backends.cpu.get_cpu_capability() == "AVX2":
-        os.environ.setdefault("CT2_USE_MKL", "1")
 
 
 def convert(
@@ -50,11 +42,13 @@ def convert(
     folder: Path,
     compute_type: str = "float32",
     unknown: int = PAD,
+    largest: int | None = None,
 ) -> None:
     """Write `model` into `folder` as CTranslate2 reads it.
 
     pieces: the subwords of the source and of the target, by id; compute_type: how weights are stored, such as float32
-    or int8; unknown: the id of the target's word for what is none of them. CTranslate2 adds no EOS to a source, so a
+    or int8; unknown: the id of the target's word for what is none of them; largest: the whole number that the largest
+    weight of a row becomes in int8, by default as `largest_weight` says. CTranslate2 adds no EOS to a source, so a
     program that uses the folder without this engine has to. Raise DragomanError naming the settings of the model that
     CTranslate2 does not know.
     """
@@ -72,7 +66,9 @@ def convert(
     table = position_table(model.encoder_positions, model.config)
     spec.config.add_attribute("longest", None if table is None else len(table))
     spec.validate()
+    weights = {name: value.numpy().copy() for name, value in spec.variables().items()}
     spec.optimize(compute_type)
+    requantise(spec, weights, largest or largest_weight())
     folder.mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
 
@@ -154,6 +150,29 @@ def specification(model: Transformer) -> Any:
             fill_attention(spec.attention, layer.cross_attention, layer.around_cross_attention)
     fill_linear(decoder.projection, model.output)
     return transformer_spec.TransformerSpec(encoder, decoder)
+
+
+def largest_weight() -> int:
+    """Return what the largest weight of a row may become in int8 so that no sum overflows on this processor."""
+    has = instructions()
+    return LARGEST if has.get("avx512_vnni") or has.get("amx_int8") else LARGEST_WITHOUT_VNNI
+
+
+def requantise(spec: Any, weights: dict[str, np.ndarray], largest: int) -> None:
+    """Round weights of an optimised specification again, where they are int8.
+
+    weights: in float32, by their names; largest: what the largest of a row becomes.
+    """
+    from ctranslate2.specs.model_spec import NumpyVariable, index_spec
+
+    variables = spec.variables()
+    for name, weight in weights.items():
+        if f"{name}_scale" in variables:
+            furthest = np.abs(weight).max(1)
+            scale = (largest / np.where(furthest > 0, furthest, largest)).astype(np.float32)
+            layer, _, key = name.rpartition("/")
+            setattr(index_spec(spec, layer), key, NumpyVariable(np.rint(weight * scale[:, None]).astype(np.int8)))
+            setattr(index_spec(spec, layer), f"{key}_scale", NumpyVariable(scale))
 
 
 def fill_attention(spec: Any, attention: MultiHeadAttention, around: Residual) -> None:

@@ -33,7 +33,7 @@ HONOURED = {"beam", "length_penalty", "extra_length", "min_length", "n_best", "p
 IDLE = {"diversity_penalty", "top_k", "top_p", "seed"}
 HONOURED_CONSTRAINTS = {"prefix", "forbidden", "tag"}
 
-# Tokens with padding in a batch, as many as are fastest: of sources in a search, and of outputs that are scored.
+# Tokens with padding that a thread gets, as many as are fastest: of sources in a search, of outputs that are scored.
 SEARCHED, SCORED = 2048, 256
 
 
@@ -59,11 +59,13 @@ class CTranslate2Engine:
     ):
         """Load a copy that `convert` wrote for this `compute_type`.
 
-        replicas: how many threads may search at a time; suppressed: tokens that no output has.
+        threads: among how many the sources of a search are shared; replicas: how many searches may go on at a time,
+        each with so many threads; suppressed: tokens that no output has.
         """
-        self.folder, self.suppressed = folder, [[id] for id in suppressed]
+        self.folder, self.suppressed, self.threads = folder, [[id] for id in suppressed], threads
+        # Threads that shared a matmul would wait for each other after it, often for longer than it takes.
         self.translator = import_ctranslate2().Translator(
-            str(folder), device="cpu", compute_type=compute_type, inter_threads=replicas, intra_threads=threads
+            str(folder), device="cpu", compute_type=compute_type, inter_threads=replicas * threads, intra_threads=1
         )
         self.source_pieces, self.pieces = read_vocabularies(folder)
         self.ids = {piece: id for id, piece in enumerate(self.pieces)}
@@ -80,7 +82,8 @@ class CTranslate2Engine:
         self.check(sources, config, constraints)
         hypotheses: dict[int, list[Hypothesis]] = {}
         for group in group_alike(constraints):
-            for rows in batches_by_length(group, sources, min(SEARCHED, SEARCH_TOKENS // config.beam)):
+            of_thread = min(SEARCHED, SEARCH_TOKENS // config.beam)
+            for rows in batches_by_length(group, sources, of_thread * self.threads):
                 batch, own = [sources[row] for row in rows], [constraints[row] for row in rows]
                 hypotheses |= zip(rows, self._search_batch(batch, config, own), strict=True)
         return [hypotheses[row] for row in range(len(sources))]
@@ -157,6 +160,7 @@ class CTranslate2Engine:
             min_decoding_length=min(config.min_length, limit),
             max_decoding_length=limit,
             max_input_length=0,
+            max_batch_size=-(-len(sources) // self.threads),
             return_end_token=True,
             return_scores=True,
         )
