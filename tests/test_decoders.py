@@ -51,20 +51,21 @@ def texts(count: int, seed: int) -> list[Ids]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OTHERS)
-def test_all_find_the_words_that_our_search_finds(name: str, model: Transformer):
+@pytest.mark.parametrize(("name", "threads"), [*((name, 1) for name in OTHERS), ("CTranslate2", 2)])
+def test_all_find_the_words_that_our_search_finds(name: str, threads: int, model: Transformer):
     sources = texts(5, seed=1)
     ours = {beam: our_decoder(model)(sources, beam) for beam in (1, 4)}
     assert ours[1] != ours[4]
     assert len({word for output in ours[1] for word in output}) > 8
     notes: list[str] = []
     with contextlib.ExitStack() as stack:
-        found = dict(decoding.open_decoders(model, 1, stack, notes))
-        if name not in found:
+        found = [decode for toolkit, decode in decoding.open_decoders(model, threads, stack, notes) if toolkit == name]
+        if not found:
             pytest.skip(next(note for note in notes if "left out" in note))
-        for beam, expected in ours.items():
-            assert found[name](sources, beam) == expected
-            assert found[name](sources[:1], beam) == expected[:1]
+        assert len(found) == threads
+        for (beam, expected), decode in itertools.product(ours.items(), found):
+            assert decode(sources, beam) == expected
+            assert decode(sources[:1], beam) == expected[:1]
 
 
 def test_the_words_depend_on_every_matrix_and_norm(model: Transformer):

@@ -45,17 +45,21 @@ def hugging_face_decoder(threads: int, device: str) -> Decode:
     return decode
 
 
-def ctranslate2_decoder(threads: int, compute_type: str) -> Decode:
-    """Return the decoder of CTranslate2 with the model of the folder `model`. compute_type: 'float32' or 'int8'."""
+def ctranslate2_decoder(threads: int, compute_type: str, shared: str) -> Decode:
+    """Return the decoder of CTranslate2 with the model of the folder `model`.
+
+    compute_type: 'float32' or 'int8'; shared: what its threads share, the matmuls or the sentences of a batch.
+    """
     import ctranslate2
 
-    translator = ctranslate2.Translator("model", compute_type=compute_type, intra_threads=threads, inter_threads=1)
+    inter, intra = (threads, 1) if shared == "sentences" else (1, threads)
+    translator = ctranslate2.Translator("model", compute_type=compute_type, inter_threads=inter, intra_threads=intra)
 
     def decode(beam: int, sentences: list[str]) -> list[str]:
         words = [[*text.split(), "w2"] for text in sentences]
-        length = len(words[0])
+        length, size = len(words[0]), -(-len(words) // inter)
         results = translator.translate_batch(
-            words, beam_size=beam, max_decoding_length=length, min_decoding_length=length, max_batch_size=0
+            words, beam_size=beam, max_decoding_length=length, min_decoding_length=length, max_batch_size=size
         )
         return [" ".join(result.hypotheses[0]) for result in results]
 
@@ -118,7 +122,6 @@ def joeynmt_decoder(threads: int) -> Decode:
 DECODERS: dict[str, Callable[..., Decode]] = {
     "hugging-face": hugging_face_decoder,
     "ctranslate2": ctranslate2_decoder,
-    "ctranslate2-int8": ctranslate2_decoder,
     "marian": marian_decoder,
     "joeynmt": joeynmt_decoder,
 }

@@ -64,11 +64,14 @@ def write_hugging_face(model: Transformer, folder: Path) -> list[str]:
     return [next(model.parameters()).device.type]
 
 
-def write_ctranslate2(compute_type: str, model: Transformer, folder: Path) -> list[str]:
-    """Write the model for CTranslate2 into the folder `model` in `folder`; return the type that it computes in."""
+def write_ctranslate2(compute_type: str, shared: str, model: Transformer, folder: Path) -> list[str]:
+    """Write the model for CTranslate2 into the folder `model` in `folder`; return the arguments of its decoder.
+
+    shared: what its threads share, 'matmuls' or 'sentences'.
+    """
     pieces = [f"w{id}" for id in range(model.output.out_features)]
     convert(model, (pieces, pieces), folder / "model", compute_type)
-    return [compute_type]
+    return [compute_type, shared]
 
 
 def write_npz(weights: dict[str, Tensor], folder: Path) -> None:
@@ -140,8 +143,10 @@ def task_without_text(model: Transformer) -> TrainingTask:
 
 WRITERS: dict[str, Callable[[Transformer, Path], list[str]]] = {
     "hugging-face": write_hugging_face,
-    "ctranslate2": partial(write_ctranslate2, "float32"),
-    "ctranslate2-int8": partial(write_ctranslate2, "int8"),
+    "ctranslate2 float32 matmuls": partial(write_ctranslate2, "float32", "matmuls"),
+    "ctranslate2 float32 sentences": partial(write_ctranslate2, "float32", "sentences"),
+    "ctranslate2 int8 matmuls": partial(write_ctranslate2, "int8", "matmuls"),
+    "ctranslate2 int8 sentences": partial(write_ctranslate2, "int8", "sentences"),
     "marian": write_marian,
     "joeynmt": write_joeynmt,
 }
@@ -167,7 +172,7 @@ def open_decoder(name: str, model: Transformer, threads: int, folder: Path) -> I
     with (
         (folder / "errors").open("w+") as errors,
         subprocess.Popen(
-            [*python, decoder_process.__file__, name, str(threads), *flags],
+            [*python, decoder_process.__file__, name.partition(" ")[0], str(threads), *flags],
             cwd=folder,
             env=environment_of(name, threads),
             stdin=subprocess.PIPE,
