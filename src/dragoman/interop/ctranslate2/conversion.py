@@ -66,9 +66,13 @@ def convert(
     table = position_table(model.encoder_positions, model.config)
     spec.config.add_attribute("longest", None if table is None else len(table))
     spec.validate()
-    weights = {name: value.numpy().copy() for name, value in spec.variables().items()}
-    spec.optimize(compute_type)
-    requantise(spec, weights, largest or largest_weight())
+    largest = largest or largest_weight()
+    if compute_type.startswith("int8") and largest != LARGEST:
+        weights = {name: value.numpy().copy() for name, value in spec.variables().items()}
+        spec.optimize(compute_type)
+        requantise(spec, weights, largest)
+    else:
+        spec.optimize(compute_type)
     folder.mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
 
