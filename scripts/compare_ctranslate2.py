@@ -66,11 +66,9 @@ def measure(way: Way, model: str, pairs: str) -> dict[str, Any]:
         convert(weights, pieces, Path(opened) / "model", way.compute_type, largest=way.largest)
         engine = CTranslate2Engine(Path(opened) / "model", way.compute_type, way.threads)
         if way.shared == "matmuls":
-            engine.threads, engine.translator = (
-                1,
-                import_ctranslate2().Translator(
-                    str(engine.folder), compute_type=way.compute_type, inter_threads=1, intra_threads=way.threads
-                ),
+            engine.threads = 1
+            engine.translator = import_ctranslate2().Translator(
+                str(engine.folder), compute_type=way.compute_type, inter_threads=1, intra_threads=way.threads
             )
         for beam in BEAMS:
             config = SearchConfig(beam=beam)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from dragoman.config import AblationConfig, ModelConfig, RecurrentConfig, TransformerConfig
 from dragoman.data.tokenizer import BOS, EOS, PAD
-from dragoman.device import instructions
 from dragoman.errors import DragomanError
+from dragoman.inference.products import supported_types
 from dragoman.model import Model
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.positions import Learned, Positions, Rotary, Sinusoidal
@@ -158,8 +158,7 @@ def specification(model: Transformer) -> Any:
 
 def largest_weight() -> int:
     """Return what the largest weight of a row may become in int8 so that no sum overflows on this processor."""
-    has = instructions()
-    return LARGEST if has.get("avx512_vnni") or has.get("amx_int8") else LARGEST_WITHOUT_VNNI
+    return LARGEST if "int8" in supported_types() else LARGEST_WITHOUT_VNNI
 
 
 def requantise(spec: Any, weights: dict[str, np.ndarray], largest: int) -> None:
@@ -174,9 +173,10 @@ def requantise(spec: Any, weights: dict[str, np.ndarray], largest: int) -> None:
         if f"{name}_scale" in variables:
             furthest = np.abs(weight).max(1)
             scale = (largest / np.where(furthest > 0, furthest, largest)).astype(np.float32)
-            layer, _, key = name.rpartition("/")
-            setattr(index_spec(spec, layer), key, NumpyVariable(np.rint(weight * scale[:, None]).astype(np.int8)))
-            setattr(index_spec(spec, layer), f"{key}_scale", NumpyVariable(scale))
+            path, _, key = name.rpartition("/")
+            layer = index_spec(spec, path)
+            setattr(layer, key, NumpyVariable(np.rint(weight * scale[:, None]).astype(np.int8)))
+            setattr(layer, f"{key}_scale", NumpyVariable(scale))
 
 
 def fill_attention(spec: Any, attention: MultiHeadAttention, around: Residual) -> None:
