@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 
 from dragoman.config import FeedForwardConfig, ModelConfig, SearchConfig
 from dragoman.data.tokenizer import PAD
-from dragoman.decoding.search import BLOCK, topk
+from dragoman.decoding.search import BLOCK, PLAIN_ROWS, first_largest, topk
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.device import device_of
 from dragoman.errors import UsageError
@@ -294,6 +294,18 @@ def test_the_largest_are_found_block_by_block(size, k):
     assert torch.equal(largest, x.topk(k)[0])
     assert torch.equal(x.gather(-1, index), largest)
     assert all(len(set(row)) == k for row in index.flatten(0, -2).tolist())
+
+
+@pytest.mark.parametrize("size", [1, 5, BLOCK, 3 * BLOCK - 1, 3 * BLOCK, 8 * BLOCK + 1, 1000, 8000])
+def test_the_first_of_the_largest_is_found_whatever_the_number_of_rows(size):
+    """Batches must not decide between equally probable words."""
+    x = torch.randint(0, 9, (2 * PLAIN_ROWS + 1, size), generator=torch.Generator().manual_seed(size)).float()
+    x[0, : size // 2] = x[1] = -torch.inf  # as processors leave them
+    x[2], x[3, -1] = x[2].sort()[0], 9
+    expected = torch.tensor([row.index(max(row)) for row in x.tolist()])
+    for rows in (1, PLAIN_ROWS, PLAIN_ROWS + 1, len(x)):
+        assert torch.equal(first_largest(x[:rows]), expected[:rows])
+        assert torch.equal(first_largest(x[-rows:]), expected[-rows:])
 
 
 TOUCH = """

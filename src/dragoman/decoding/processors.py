@@ -97,13 +97,12 @@ class NoRepeat:
 class Suppressed:
     """Forbid single tokens, the same for all sentences, such as the unknown word."""
 
-    def __init__(self, tokens: Sequence[int]):
-        self.tokens = list(tokens)
+    def __init__(self, tokens: Sequence[int], device: torch.device):
+        self.tokens = torch.tensor(list(tokens), dtype=torch.long, device=device)
 
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
         """Return log_p (R, V), changed in place: -inf for these tokens."""
-        log_p[:, self.tokens] = -math.inf
-        return log_p
+        return log_p.index_fill_(1, self.tokens, -math.inf)
 
 
 class Forbidden:

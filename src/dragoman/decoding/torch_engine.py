@@ -155,7 +155,7 @@ class TorchEngine:
         if config.no_repeat_ngram:
             processors.append(NoRepeat(config.no_repeat_ngram))
         if self.suppressed:
-            processors.append(Suppressed(self.suppressed))
+            processors.append(Suppressed(self.suppressed, self.device))
         if any(own.forbidden for own in constraints):
             processors.append(Forbidden([own.forbidden for own in constraints], self.device))
         if any(own.tag or own.prefix for own in constraints):

@@ -83,21 +83,38 @@ def merge(*linears: nn.Linear) -> nn.Linear:
     return merged
 
 
-def rotate(x: Tensor, turn: Tensor | None) -> None:
-    """Multiply each pair of numbers of the heads in x (R, heads * K) by its complex number in turn (K / 2,), in place.
+def layer_norm(norm: nn.LayerNorm) -> Linear:
+    """Return what a LayerNorm computes, as a function: looking its weights up in the module would take longer."""
+    shape, epsilon = norm.normalized_shape, norm.eps
+    weight, bias = norm.weight.detach(), norm.bias.detach()
+    return lambda x: torch.layer_norm(x, shape, weight, bias, epsilon)
 
-    None: do nothing.
-    """
+
+def around(residual: Residual) -> Callable[..., Tensor]:
+    """Return a function of x (R, M), a sublayer and its other arguments that computes what `residual` does."""
+    norm = layer_norm(residual.norm)
+
+    def norm_first(x: Tensor, sublayer: Callable[..., Tensor], *arguments: object) -> Tensor:
+        return sublayer(norm(x), *arguments).add_(x)
+
+    def norm_last(x: Tensor, sublayer: Callable[..., Tensor], *arguments: object) -> Tensor:
+        return norm(sublayer(x, *arguments).add_(x))
+
+    return norm_first if residual.norm_first else norm_last
+
+
+def rotate(x: Tensor, turn: Tensor | None) -> None:
+    """Multiply each pair of numbers in x (R, n) by its complex number in turn (n / 2,), in place; None: do nothing."""
     if turn is not None:
-        torch.view_as_complex(x.unflatten(1, (-1, turn.size(0), 2))).mul_(turn)
+        x.view(torch.complex64).mul_(turn)
 
 
 @dataclass(frozen=True)
 class Place:
     """What the position of the new token means to all layers."""
 
-    turn: Tensor | None  # (K / 2,), complex: rotates queries and keys of self-attention
-    turn_across: Tensor | None  # the same for queries of attention over the source
+    turn: Tensor | None  # (H * K,), complex: rotates the queries and keys of self-attention, which are neighbours
+    turn_across: Tensor | None  # (H * K / 2,), complex: rotates the queries of attention over the source
     bias: Tensor | None  # (H, 1, T): scores that are added in self-attention
 
 
@@ -168,7 +185,9 @@ class IncrementalLayer:
 
     def __init__(self, layer: DecoderLayer, compute_type: str):
         own, across = layer.attention, layer.cross_attention
-        self.residuals = layer.around_attention, layer.around_cross_attention, layer.around_feed_forward
+        self.around_attention, self.around_cross_attention, self.around_feed_forward = (
+            around(part) for part in (layer.around_attention, layer.around_cross_attention, layer.around_feed_forward)
+        )
         self.across, self.steady = across, is_steady(layer, compute_type)
         self.heads, self.keys = own.heads, own.key.out_features
         self.scale = 1 / math.sqrt(own.key.out_features // own.heads)
@@ -197,17 +216,16 @@ class IncrementalLayer:
 
         mask (B*H, 1, S): what is added to the scores of the source, -inf for padding.
         """
-        around_attention, around_cross_attention, around_feed_forward = self.residuals
-        x = add_sublayer(around_attention, x, self.attend_to_target, target, place)
-        x = add_sublayer(around_cross_attention, x, self.attend_to_source, source, mask, place)
-        return add_sublayer(around_feed_forward, x, self.feed_forward)
+        x = self.around_attention(x, self.attend_to_target, target, place)
+        x = self.around_cross_attention(x, self.attend_to_source, source, mask, place)
+        return self.around_feed_forward(x, self.feed_forward)
 
     def attend_to_target(self, x: Tensor, target: TargetKeyValues, place: Place) -> Tensor:
         """Return self-attention's output (R, M) for the new tokens x (R, M), which are then part of `target`."""
         projected = self.query_key_value(x)  # R H*(2K + V)
         rotate(projected.narrow(1, 0, 2 * self.keys), place.turn)
         key, value = target.append(projected.narrow(1, self.keys, projected.size(1) - self.keys))
-        query = projected.narrow(1, 0, self.keys).unflatten(1, (self.heads, 1, -1))  # R H 1 K
+        query = projected.narrow(1, 0, self.keys).view(x.size(0), self.heads, 1, -1)  # R H 1 K
         y = F.scaled_dot_product_attention(query.to(key.dtype), key, value, attn_mask=place.bias, scale=self.scale)
         return self.out(y.flatten(1))
 
@@ -222,19 +240,11 @@ class IncrementalLayer:
             query = torch.cat([query] * -(-FEWEST_QUERIES // n), 1)
         weights = torch.baddbmm(mask, query, source.key, alpha=self.scale).softmax(-1)
         y = weights.bmm(source.value).narrow(1, 0, n)  # B*H n V
-        return self.out_across(y.unflatten(0, (sources, heads)).transpose(1, 2).reshape(x.size(0), -1))
+        return self.out_across(y.view(sources, heads, n, -1).transpose(1, 2).reshape(x.size(0), -1))
 
     def feed_forward(self, x: Tensor) -> Tensor:
         """Return the feed-forward network's output (R, M) for x (R, M)."""
         return self.out_feed_forward(self.activation(self.hidden(x)))
-
-
-def add_sublayer(residual: Residual, x: Tensor, sublayer: Callable[..., Tensor], *arguments: object) -> Tensor:
-    """Return x (R, M) plus `sublayer` of x and the arguments, normalised where `residual` normalises."""
-    norm = residual.norm.forward  # without hooks, of which there are none
-    if residual.norm_first:
-        return sublayer(norm(x), *arguments).add_(x)
-    return norm(sublayer(x, *arguments).add_(x))
 
 
 class IncrementalState:
@@ -246,6 +256,7 @@ class IncrementalState:
     def __init__(self, sources: list[SourceKeyValues], targets: list[TargetKeyValues], mask: Tensor, heads: int):
         self.sources, self.targets, self.mask, self.heads = sources, targets, mask, heads
         self.length = 0  # target tokens so far
+        self.turns: list[Tensor] = []  # of the positions so far, and some more, where positions rotate; see `Place`
         self.own = torch.arange(len(mask) // heads, device=mask.device)  # (R,): the source of each hypothesis
         # R T: the row that each target token was computed in, for those before the latest selection
         self.computed = self.own.new_empty(len(self.own), 0)
@@ -274,14 +285,15 @@ class IncrementalState:
         unmoved = torch.arange(len(self.computed), device=rows.device).unsqueeze(1)
         before = torch.cat([self.computed, unmoved.expand(-1, self.length - self.computed.size(1))], 1)
         self.computed = before[rows]
-        if not self.length:
+        if not self.length or not self.targets:
             return
         if len(rows) == len(before):
             row, position = (self.computed != before).nonzero(as_tuple=True)
             if COPY_SOME * len(row) < before.numel():
+                capacity = self.targets[0].memory.size(1)
+                origin, place = rows[row] * capacity + position, row * capacity + position
                 for target in self.targets:
-                    capacity = target.memory.size(1)
-                    target.move(rows[row] * capacity + position, row * capacity + position)
+                    target.move(origin, place)
                 return
         for target in self.targets:
             target.select(rows)
@@ -296,13 +308,15 @@ class IncrementalTransformer:
         encoder.decoder, encoder.output = nn.ModuleList(), nn.Identity()  # which nobody needs packed
         self.encoder: Any = pack_weights(encoder, compute_type)
         self.config, self.heads = model.config, model.config.attention.heads
-        self.words, self.positions = model.target_embedding.weight, model.decoder_positions
+        self.words, self.positions = model.target_embedding.weight.detach(), model.decoder_positions
         self.sizes = model.config.attention.head_sizes(model.config.d_model)
         self.layers = [IncrementalLayer(layer, compute_type) for layer in model.decoder]  # type: ignore[arg-type]
         # Of self-attention over the target. With AMX it is faster in bfloat16; elsewhere that was not measured.
         short = compute_type == "bfloat16" and is_steady(model, compute_type) and instructions().get("amx_bf16")
         self.dtype = torch.bfloat16 if short else torch.float32
-        self.norm, self.output = model.decoder_norm, pack_linear(model.output, compute_type).forward
+        norm = model.decoder_norm
+        self.norm: Linear = layer_norm(norm) if isinstance(norm, nn.LayerNorm) else norm.forward
+        self.output: Linear = pack_linear(model.output, compute_type).forward
 
     def start(self, source: Tensor) -> IncrementalState:
         """Encode the source ids (B, S); return the state before the first target token."""
@@ -320,22 +334,24 @@ class IncrementalTransformer:
         """
         if tokens.size(1) != 1:
             raise ValueError(f"a step takes one token for each hypothesis, not {tokens.size(1)}")
-        place = self.place(state.length)
-        x = F.embedding(tokens, self.words)
+        place = self.place(state)
+        x = torch.embedding(self.words, tokens)
         if self.config.scale_embedding:
-            x = x * math.sqrt(self.config.d_model)
+            x.mul_(math.sqrt(self.config.d_model))
         x = self.positions.embed(x, self.config.first_position + state.length).flatten(0, 1)
         for layer, target, source in zip(self.layers, state.targets, state.sources, strict=True):
             x = layer.step(x, target, source, state.mask, place)
         state.length += 1
         return self.output(self.norm(x)).unsqueeze(1)
 
-    def place(self, position: int) -> Place:
-        """Return what the token at a position, counted from 0, needs to know of it."""
-        positions, turn = self.positions, None
+    def place(self, state: IncrementalState) -> Place:
+        """Return what the next token needs to know of its position."""
+        positions, position, turn, across = self.positions, state.length, None, None
         if isinstance(positions, Rotary):
-            sin, cos = positions.rows(position, position + 1)[0].unflatten(-1, (-1, 2)).unbind(-1)
-            turn = torch.complex(cos, sin)
-        across = turn if isinstance(positions, RotaryAcross) else None
+            if position == len(state.turns):
+                sin, cos = positions.rows(position, 2 * position + FIRST_CAPACITY).unflatten(-1, (-1, 2)).unbind(-1)
+                state.turns += torch.complex(cos, sin).repeat(1, 2 * self.heads).unbind()
+            turn = state.turns[position]
+            across = turn.narrow(0, 0, turn.size(0) // 2) if isinstance(positions, RotaryAcross) else None
         bias = positions.bias(position, 1, position + 1)
         return Place(turn, across, None if bias is None else bias.to(self.dtype))

@@ -34,7 +34,8 @@ class PackedLinear(nn.Module):
 
     def __init__(self, linear: nn.Linear, activation: str = "none"):
         super().__init__()
-        self.activation, self.bias, weight = activation, linear.bias, linear.weight.detach()
+        self.activation, weight = activation, linear.weight.detach()
+        self.bias = None if linear.bias is None else linear.bias.detach()
         with torch.no_grad():
             self.packed = torch.ops.mkldnn._reorder_linear_weight(weight, PACKED_ROWS)
             # One row is bound by memory, and reads the matrix fastest along its longer side.
@@ -45,7 +46,7 @@ class PackedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
         if x.size(0) <= self.few and x.dim() == 2:
-            y = x @ self.transposed if self.bias is None else torch.addmm(self.bias, x, self.transposed)
+            y = torch.mm(x, self.transposed) if self.bias is None else torch.addmm(self.bias, x, self.transposed)
             return y if self.activation == "none" else y.relu_()
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, self.activation, [], "")
 
@@ -94,7 +95,7 @@ class Int8Linear(nn.Module):
         weight = linear.weight.detach()
         self.scale = (weight.abs().amax(1) / 127).clamp(min=torch.finfo(weight.dtype).tiny)
         self.quantised = (weight / self.scale[:, None]).round().to(torch.int8).T
-        self.bias = linear.bias
+        self.bias = None if linear.bias is None else linear.bias.detach()
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
