@@ -27,8 +27,10 @@ from dragoman.inference.products import (
     FEW_ROWS,
     FEWEST_KEYS,
     GPU_PRODUCTS,
+    INPUTS,
     PRODUCTS,
     Int8Linear,
+    Int8WeightLinear,
     PackedLinear,
     can_pack,
     pack_hidden,
@@ -165,16 +167,35 @@ def test_a_packed_feed_forward_network_computes_what_it_did(name: str, activatio
 
 
 @pytest.mark.skipif("int8" not in supported_types(), reason="this processor has no int8")
+@pytest.mark.parametrize("kind", [Int8Linear, Int8WeightLinear])
 @torch.inference_mode()
-def test_rows_of_zeros_and_numbers_that_are_none_go_through_int8():
+def test_rows_of_zeros_and_numbers_that_are_none_go_through_int8(kind: type[nn.Module]):
     linear = nn.Linear(4, 3)
     linear.weight[1] = 0
     x = torch.tensor([[0.0] * 4, [1.0, -2.0, 3.0, torch.nan], [1.0, 2.0, 3.0, 4.0]])
-    y = Int8Linear(linear)(x)
+    y = kind(linear)(x)
     assert torch.equal(y[0], linear.bias)
     assert y[1].isnan().all()
     assert torch.allclose(y[2], linear(x)[2], atol=0.1)
     assert torch.equal(y[2, 1], linear.bias[1])
+
+
+@pytest.mark.skipif("int8" not in supported_types(), reason="this processor has no int8")
+@pytest.mark.parametrize("inputs", [12, INPUTS, INPUTS + 1, 256])
+@pytest.mark.parametrize("rows", [1, 3, 5, 40])
+@torch.inference_mode()
+def test_weights_in_int8_are_multiplied_in_bfloat16_and_added_in_float32(rows: int, inputs: int):
+    torch.manual_seed(1)
+    linear, x = nn.Linear(inputs, 33), torch.randn(rows, inputs)
+    product = Int8WeightLinear(linear)
+    assert product.quantised.dtype == torch.int8
+    weight = (product.quantised.double() * product.scale.double()[:, None])[:, :inputs]
+    assert ((weight - linear.weight).abs() <= 0.51 * product.scale.double()[:, None]).all()
+    exact = x.bfloat16().double() @ weight.T
+    for own in (product(x), product(x[:, None])[:, 0]):
+        assert own.dtype == torch.float32
+        assert torch.allclose(own.double() - linear.bias, exact, rtol=2**-7, atol=1e-4)
+    assert not torch.allclose(x.double() @ weight.T, exact, rtol=2**-14, atol=1e-6)  # the control: inputs are rounded
 
 
 @pytest.mark.parametrize(
@@ -248,6 +269,8 @@ def test_a_type_that_the_processor_has_no_instructions_for_is_refused(monkeypatc
     assert resolve_type("auto", CPU) in supported_types()
     for capabilities, fastest, refused in (
         ({}, "float32", "bfloat16"),
+        ({}, "float32", "int8"),
+        ({"avx2": True}, "float32", "bfloat16"),
         ({"avx512_bf16": True}, "bfloat16", "int8"),
         ({"avx512_vnni": True}, "int8", "bfloat16"),
         ({"avx512_bf16": True, "avx512_vnni": True}, "int8", None),
@@ -270,6 +293,22 @@ def test_a_type_that_the_processor_has_no_instructions_for_is_refused(monkeypatc
         resolve_type("int8", torch.device("cuda"))
     with pytest.raises(UsageError, match="needs a model with weights in float32"):
         pack_weights(fresh("transformer").double(), "int8")
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "kind"),
+    [
+        ({"avx2": True}, Int8WeightLinear),
+        ({"avx2": True, "avx512_vnni": True}, Int8Linear),
+        ({"avx2": True, "amx_int8": True}, Int8Linear),
+    ],
+)
+def test_int8_is_for_weights_alone_where_the_processor_cannot_add_it(
+    capabilities: dict[str, bool], kind: type[nn.Module], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    assert supported_types() == ["float32", "int8"]
+    assert type(pack_linear(nn.Linear(32, 4), "int8")) is kind
 
 
 @torch.inference_mode()

@@ -22,6 +22,7 @@ from dragoman.model.transformer import FeedForward
 
 PACKED_ROWS = 32  # oneDNN's layout is chosen for so many rows; it serves any number
 SMALL, FEW_ROWS = 2**19, 8  # numbers of a matrix, and rows, for which calling oneDNN takes longer than a plain product
+INPUTS = 32  # PyTorch multiplies weights in int8 by so many inputs at a time, and reads on where there are fewer
 FEWEST_QUERIES, FEWEST_KEYS = 4, 16  # for `steady_attention`
 SCORES = 2**22  # at a time, in memory
 
@@ -108,6 +109,30 @@ class Int8Linear(nn.Module):
         return y.view(*x.shape[:-1], -1)
 
 
+class Int8WeightLinear(nn.Module):
+    """An nn.Linear with weights in int8 that multiplies in bfloat16; what goes in and comes out is float32.
+
+    For processors that cannot add products of int8, and for inference alone. A few rows take less time than in float32,
+    because a quarter of the memory is read; many rows take more. Each row of the matrix has a scale as in `Int8Linear`.
+    A sum is float32, and its order does not depend on the rows beside it.
+    """
+
+    def __init__(self, linear: nn.Linear):
+        super().__init__()
+        weight = F.pad(linear.weight.detach(), (0, -linear.in_features % INPUTS))
+        self.padding = weight.size(1) - linear.in_features
+        self.scale = (weight.abs().amax(1) / 127).clamp(min=torch.finfo(weight.dtype).tiny).bfloat16()
+        self.quantised = (weight / self.scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8)
+        self.bias = None if linear.bias is None else linear.bias.detach()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
+        rows = (F.pad(x, (0, self.padding)) if self.padding else x).bfloat16()
+        y = torch._weight_int8pack_mm(rows.flatten(0, -2), self.quantised, self.scale)
+        y = y.float() if self.bias is None else y + self.bias  # float32, as the bias is
+        return y if x.dim() == 2 else y.view(*x.shape[:-1], -1)
+
+
 def steady_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
 ) -> Tensor:
@@ -131,12 +156,18 @@ def steady_attention(
 PRODUCTS: dict[str, Callable[..., nn.Module]] = {
     "float32": PackedLinear,
     "bfloat16": BFloat16Linear,
-    "int8": Int8Linear,
+    "int8": lambda linear: Int8Linear(linear) if adds_int8() else Int8WeightLinear(linear),
 }
 GPU_PRODUCTS: dict[str, Callable[..., nn.Module]] = {
     "float32": lambda linear: linear,
     "bfloat16": GPUBFloat16Linear,
 }
+
+
+def adds_int8() -> bool:
+    """Return whether the processor adds products of int8 in 32 bits: in 16 bits, sums overflow."""
+    has = instructions()
+    return bool(has.get("avx512_vnni") or has.get("amx_int8"))
 
 
 def supported_types(device: torch.device = torch.device("cpu")) -> list[ComputeType]:
@@ -147,13 +178,13 @@ def supported_types(device: torch.device = torch.device("cpu")) -> list[ComputeT
     types: list[ComputeType] = ["float32"]
     if has.get("avx512_bf16") or has.get("amx_bf16"):
         types.append("bfloat16")
-    if has.get("avx512_vnni") or has.get("amx_int8"):  # without them, sums of int8 overflow
+    if adds_int8() or (has.get("avx2") and hasattr(torch, "_weight_int8pack_mm")):
         types.append("int8")
     return types
 
 
 def resolve_type(wanted: ComputeType, device: torch.device) -> ComputeType:
-    """Return the data type to multiply in: 'auto' is the fastest on a CPU that has instructions for it, else float32.
+    """Return the data type to multiply in: 'auto' is the fastest for batches on a CPU, and float32 on a GPU.
 
     With AMX that is bfloat16: its matmuls take less time than rounding to int8 does (docs/notes/speed.md). Raise
     UsageError for one that the device has no instructions for, and for int8 on a GPU.
@@ -167,7 +198,8 @@ def resolve_type(wanted: ComputeType, device: torch.device) -> ComputeType:
             return "float32"
     types = supported_types(device)
     if wanted == "auto":
-        return "bfloat16" if instructions().get("amx_bf16") else types[-1]
+        fast = [name for name in types if name != "int8" or adds_int8()]
+        return "bfloat16" if instructions().get("amx_bf16") else fast[-1]
     if wanted not in types:
         here = "processor" if device.type == "cpu" else "GPU"
         raise UsageError(

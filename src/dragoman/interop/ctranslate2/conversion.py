@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dragoman.config import AblationConfig, ModelConfig, RecurrentConfig, TransformerConfig
 from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.errors import DragomanError
-from dragoman.inference.products import supported_types
+from dragoman.inference.products import adds_int8
 from dragoman.model import Model
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.positions import Learned, Positions, Rotary, Sinusoidal
@@ -158,7 +158,7 @@ def specification(model: Transformer) -> Any:
 
 def largest_weight() -> int:
     """Return what the largest weight of a row may become in int8 so that no sum overflows on this processor."""
-    return LARGEST if "int8" in supported_types() else LARGEST_WITHOUT_VNNI
+    return LARGEST if adds_int8() else LARGEST_WITHOUT_VNNI
 
 
 def requantise(spec: Any, weights: dict[str, np.ndarray], largest: int) -> None:
