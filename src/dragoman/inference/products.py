@@ -22,7 +22,7 @@ from dragoman.model.transformer import FeedForward
 
 PACKED_ROWS = 32  # oneDNN's layout is chosen for so many rows; it serves any number
 SMALL, FEW_ROWS = 2**19, 8  # numbers of a matrix, and rows, for which calling oneDNN takes longer than a plain product
-INPUTS = 32  # PyTorch multiplies weights in int8 by so many inputs at a time, and reads on where there are fewer
+INPUTS = 32  # PyTorch multiplies weights in int8 by so many inputs at a time, and reads past the end of a shorter row
 FEWEST_QUERIES, FEWEST_KEYS = 4, 16  # for `steady_attention`
 SCORES = 2**22  # at a time, in memory
 
