@@ -360,6 +360,7 @@ def new_pages():
 
 print(new_pages())
 keep_freed_memory()
+new_pages()  # until there is a block that fits, some more come from the system
 print(new_pages())
 """
 
