@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 
 from dragoman.config import FeedForwardConfig, ModelConfig, SearchConfig
 from dragoman.data.tokenizer import PAD
-from dragoman.decoding.search import BLOCK, PLAIN_ROWS, first_largest, topk
+from dragoman.decoding.search import BLOCK, PLAIN_ROWS, argmax, topk
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.device import device_of
 from dragoman.errors import UsageError
@@ -343,8 +343,8 @@ def test_the_first_of_the_largest_is_found_whatever_the_number_of_rows(size):
     x[2], x[3, -1] = x[2].sort()[0], 9
     expected = torch.tensor([row.index(max(row)) for row in x.tolist()])
     for rows in (1, PLAIN_ROWS, PLAIN_ROWS + 1, len(x)):
-        assert torch.equal(first_largest(x[:rows]), expected[:rows])
-        assert torch.equal(first_largest(x[-rows:]), expected[-rows:])
+        assert torch.equal(argmax(x[:rows]), expected[:rows])
+        assert torch.equal(argmax(x[-rows:]), expected[-rows:])
 
 
 TOUCH = """

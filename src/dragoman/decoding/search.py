@@ -16,7 +16,7 @@ from torch import Tensor
 from dragoman.decoding.processors import Dropped, Processor, apply_processors
 from dragoman.model import Seq2Seq
 
-BLOCK = 64  # words of a block of `topk` and `first_largest`
+BLOCK = 64  # words of a block of `topk` and `argmax`
 PLAIN_ROWS = 4  # up to so many, looking for the block first does not pay
 
 
@@ -93,7 +93,7 @@ def topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return largest, candidates.gather(-1, index)
 
 
-def first_largest(x: Tensor) -> Tensor:
+def argmax(x: Tensor) -> Tensor:
     """Return the index (R,) of the largest value of each row of x (R, V), the first one where several are equal.
 
     Several times as fast on a CPU as `Tensor.argmax` where there are many rows: the maxima of blocks are found first.
@@ -170,7 +170,7 @@ def greedy_search(model: Seq2Seq, source: Tensor, output: OutputSpec, observe: O
 
     `observe` is called at each step. For the end and the score of a hypothesis, see `generate`.
     """
-    return generate(model, source, output, lambda log_p, *_: first_largest(log_p), observe)
+    return generate(model, source, output, lambda log_p, *_: argmax(log_p), observe)
 
 
 @dataclass(frozen=True)
