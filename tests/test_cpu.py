@@ -24,6 +24,7 @@ from dragoman.device import device_of
 from dragoman.errors import UsageError
 from dragoman.inference import products
 from dragoman.inference.products import (
+    BLOCK_OUTPUTS,
     FEW_ROWS,
     FEWEST_KEYS,
     GPU_PRODUCTS,
@@ -141,10 +142,31 @@ def test_a_row_is_multiplied_in_a_crowd_as_alone(name: str):
     assert ((linear(coarse) - linear(x)).norm(dim=1) / linear(x).norm(dim=1)).max() > ERRORS["int8"]
 
 
+@pytest.mark.parametrize("processor", [{"avx2": True}, {"avx2": True, "avx512_f": True}, {}])
+@pytest.mark.parametrize(
+    ("outputs", "bias"), [(4 * BLOCK_OUTPUTS, True), (4 * BLOCK_OUTPUTS, False), (4 * BLOCK_OUTPUTS + 2, True)]
+)
+@torch.inference_mode()
+def test_few_rows_are_multiplied_by_blocks_of_a_small_matrix_with_avx2_alone(
+    monkeypatch: pytest.MonkeyPatch, outputs: int, bias: bool, processor: dict[str, bool]
+):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: processor, raising=False)
+    linear, x = nn.Linear(96, outputs, bias), torch.randn(FEW_ROWS + 1, 96)
+    for activation, expected in (("none", linear(x)), ("relu", linear(x).relu())):
+        product = PackedLinear(linear, activation)
+        assert (product.plain.dim() == 3) == (outputs % BLOCK_OUTPUTS == 0 and list(processor) == ["avx2"])
+        for rows in range(1, FEW_ROWS + 2):
+            found = product(x[:rows])
+            assert torch.allclose(found, expected[:rows], atol=1e-5)
+            assert found.is_contiguous()
+            other_order = found.roll(BLOCK_OUTPUTS, 1)  # the control
+            assert not torch.allclose(other_order, expected[:rows], atol=1e-5)
+
+
 @pytest.mark.parametrize("name", [name for name in supported_types() if name != "int8"])
 @torch.inference_mode()
 def test_relu_in_the_pass_of_the_product_gives_the_bits_of_relu_after_it(name: str):
-    linear, x = nn.Linear(96, 130), torch.randn(40, 96)
+    linear, x = nn.Linear(96, 128), torch.randn(40, 96)
     for rows in (1, 2, 40):
         product, expected = PRODUCTS[name](linear)(x[:rows]), PRODUCTS[name](linear, "relu")(x[:rows])
         assert torch.equal(product.relu(), expected.float())
