@@ -1,9 +1,9 @@
-"""Compare how fast two commits search: the same untrained model and sources, one thread, processes in turn.
+"""Compare how fast two commits search: the same untrained model and sources, processes in turn.
 
-    python scripts/compare_search_speed.py OLD [NEW] [--preset small] [--rounds 3]
+    python scripts/compare_search_speed.py OLD [NEW] [--preset small] [--rounds 3] [--threads 1]
 
-Sources have 39 tokens, outputs 90. Prints a table of target tokens per second of processor time, the best of all
-rounds: whatever else runs on the machine disturbs it less than a clock.
+Sources have 39 tokens, outputs 90. Prints a table of target tokens per second, the best of all rounds. With one thread
+these are seconds of processor time, which whatever else runs on the machine disturbs less than those of a clock.
 """
 
 import argparse
@@ -25,8 +25,9 @@ from dragoman.config.presets import PRESETS
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.model import build
 
-preset, kind, vocabulary, beam, batch = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
-torch.set_num_threads(1)
+preset, kind, vocabulary, beam, batch, threads = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
+torch.set_num_threads(threads)
+clock = time.process_time if threads == 1 else time.perf_counter
 torch.manual_seed(0)
 random.seed(0)
 engine = TorchEngine(build(PRESETS[preset].model, vocabulary).eval(), compute_type=kind)
@@ -35,9 +36,9 @@ config = SearchConfig(beam=beam, min_length=90)
 engine.search(sources, config)
 best = 0.0
 for _ in range(3):
-    start = time.process_time()
+    start = clock()
     found = engine.search(sources, config)
-    best = max(best, sum(len(own[0].tokens) for own in found) / (time.process_time() - start))
+    best = max(best, sum(len(own[0].tokens) for own in found) / (clock() - start))
 print(best)
 """
 
@@ -49,6 +50,7 @@ def main() -> None:
     parser.add_argument("new", nargs="?", default="HEAD")
     parser.add_argument("--preset", default="small")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--types", nargs="+", default=["float32", "bfloat16", "int8"])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -64,7 +66,9 @@ def main() -> None:
                 for _ in range(options.rounds):
                     for kind in options.types:
                         for name, side in sides.items():
-                            speed = measure(side, [options.preset, kind, str(VOCABULARY), str(beam), str(batch)])
+                            speed = measure(
+                                side, [options.preset, kind, *map(str, (VOCABULARY, beam, batch, options.threads))]
+                            )
                             best[kind, name] = max(best.get((kind, name), 0.0), speed)
                 cells = [f"{best[kind, name]:,.0f}" for kind in options.types for name in sides]
                 print(f"| {' | '.join([f'beam {beam}, batch {batch}', *cells])} |", flush=True)
@@ -75,7 +79,7 @@ def main() -> None:
 
 def measure(side: Path, arguments: list[str]) -> float:
     """Return the tokens per second that a process with the code in `side` reaches."""
-    environment = {**os.environ, "PYTHONPATH": str(side / "src"), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(side / "src"), "OMP_NUM_THREADS": arguments[-1]}
     command = [sys.executable, "-c", MEASURE, *arguments]
     return float(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
 
