@@ -22,14 +22,14 @@ from dragoman.model.transformer import FeedForward
 
 PACKED_ROWS = 32  # oneDNN's layout is chosen for so many rows; it serves any number
 SMALL, FEW_ROWS = 2**19, 8  # numbers of a matrix, and rows, for which calling oneDNN takes longer than a plain product
-BLOCK_OUTPUTS = 32  # of a block of `PackedLinear.plain`
+BLOCK_OUTPUTS = 32  # of a block of `PackedLinear`
 INPUTS = 32  # PyTorch multiplies weights in int8 by so many inputs at a time, and reads past the end of a shorter row
 FEWEST_QUERIES, FEWEST_KEYS = 4, 16  # for `steady_attention`
 SCORES = 2**22  # at a time, in memory
 
 
 class PackedLinear(nn.Module):
-    """An nn.Linear with two copies of its matrix: in oneDNN's own order, and for few rows. For inference alone.
+    """An nn.Linear with copies of its matrix: in oneDNN's own order, for one row, and for few. For inference alone.
 
     activation: what follows it, "relu" or "none", in the same pass.
     """
@@ -42,13 +42,13 @@ class PackedLinear(nn.Module):
         self.few = FEW_ROWS if small else 1
         with torch.no_grad():
             self.packed = torch.ops.mkldnn._reorder_linear_weight(weight, PACKED_ROWS)
+            # One row is bound by memory, and reads the matrix fastest along its longer side.
+            wide = linear.out_features > linear.in_features
+            self.transposed = weight.T.contiguous() if wide else weight.clone().T
+            self.blocks: Tensor | None = None  # n, inputs, BLOCK_OUTPUTS
+            # Threads share the blocks, each of which is one piece of memory. Measured with AVX2 alone.
             if small and linear.out_features % BLOCK_OUTPUTS == 0 and has.get("avx2") and not has.get("avx512_f"):
-                # Threads share the blocks, each of which is one piece of memory. Measured with AVX2 alone.
-                blocks = weight.unflatten(0, (-1, BLOCK_OUTPUTS)).transpose(1, 2)
-                self.plain = blocks.contiguous()  # n inputs BLOCK_OUTPUTS
-            else:  # a row is bound by memory, and reads the matrix fastest along its longer side
-                wide = linear.out_features > linear.in_features
-                self.plain = weight.T.contiguous() if wide else weight.clone().T  # inputs outputs
+                self.blocks = weight.unflatten(0, (-1, BLOCK_OUTPUTS)).transpose(1, 2).contiguous()
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
@@ -59,9 +59,9 @@ class PackedLinear(nn.Module):
 
     def multiply_few(self, x: Tensor) -> Tensor:
         """Return x (rows, inputs) times the matrix plus the bias: (rows, outputs)."""
-        if self.plain.dim() == 2:
-            return torch.mm(x, self.plain) if self.bias is None else torch.addmm(self.bias, x, self.plain)
-        y = torch.bmm(x.expand(len(self.plain), -1, -1), self.plain).transpose(0, 1).flatten(1)
+        if self.blocks is None or x.size(0) == 1:
+            return torch.mm(x, self.transposed) if self.bias is None else torch.addmm(self.bias, x, self.transposed)
+        y = torch.bmm(x.expand(len(self.blocks), -1, -1), self.blocks).transpose(0, 1).flatten(1)
         return y if self.bias is None else y.add_(self.bias)
 
 
