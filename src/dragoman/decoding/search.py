@@ -9,6 +9,7 @@ Shapes: B sentences, R of them live, K beams, G groups of k = K/G beams, V vocab
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +19,8 @@ from dragoman.model import Seq2Seq
 
 BLOCK = 64  # words of a block of `topk` and `argmax`
 PLAIN_ROWS = 4  # up to so many, looking for the block first does not pay
+
+Length = TypeVar("Length", float, Tensor)
 
 
 @dataclass(frozen=True)
@@ -54,10 +57,10 @@ class OutputSpec:
     dropped: Dropped | None = None
 
 
-def length_penalty(length: int, alpha: float) -> float:
+def length_penalty(length: Length, alpha: float) -> Length:
     """Return the divisor ((5 + length) / 6) ^ alpha of the score of a hypothesis (Wu et al. 2016, equation 14).
 
-    length: its tokens with EOS.
+    length: its tokens with EOS; a tensor of several lengths gives a tensor.
     """
     return ((5 + length) / 6) ** alpha
 
@@ -308,7 +311,7 @@ class Live:
         max_length = output.max_lengths[sentence]
         first_row = torch.arange(len(sentence), device=sentence.device)[:, None] * beams
         # A log-probability only falls; what divides it is greatest at the end or, if alpha is negative, by now.
-        largest_penalty = (((5 + max_length) / 6) ** output.alpha).clamp(min=1)
+        largest_penalty = length_penalty(max_length, output.alpha).clamp(min=1)
         of_row = sentence.repeat_interleave(beams)
         shortest = min(max_length.tolist(), default=0)
         return cls(sentence, of_row, first_row, max_length, shortest, largest_penalty)
