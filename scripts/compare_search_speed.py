@@ -25,9 +25,8 @@ from dragoman.config.presets import PRESETS
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.model import build
 
-preset, kind, vocabulary, beam, batch, threads = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
-torch.set_num_threads(threads)
-clock = time.process_time if threads == 1 else time.perf_counter
+preset, kind, vocabulary, beam, batch = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
+clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 torch.manual_seed(0)
 random.seed(0)
 engine = TorchEngine(build(PRESETS[preset].model, vocabulary).eval(), compute_type=kind)
@@ -66,9 +65,8 @@ def main() -> None:
                 for _ in range(options.rounds):
                     for kind in options.types:
                         for name, side in sides.items():
-                            speed = measure(
-                                side, [options.preset, kind, *map(str, (VOCABULARY, beam, batch, options.threads))]
-                            )
+                            setting = [options.preset, kind, str(VOCABULARY), str(beam), str(batch)]
+                            speed = measure(side, setting, options.threads)
                             best[kind, name] = max(best.get((kind, name), 0.0), speed)
                 cells = [f"{best[kind, name]:,.0f}" for kind in options.types for name in sides]
                 print(f"| {' | '.join([f'beam {beam}, batch {batch}', *cells])} |", flush=True)
@@ -77,10 +75,10 @@ def main() -> None:
                 subprocess.run(["git", "worktree", "remove", "--force", side], check=True)
 
 
-def measure(side: Path, arguments: list[str]) -> float:
+def measure(side: Path, setting: list[str], threads: int) -> float:
     """Return the tokens per second that a process with the code in `side` reaches."""
-    environment = {**os.environ, "PYTHONPATH": str(side / "src"), "OMP_NUM_THREADS": arguments[-1]}
-    command = [sys.executable, "-c", MEASURE, *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(side / "src"), "OMP_NUM_THREADS": str(threads)}
+    command = [sys.executable, "-c", MEASURE, *setting]
     return float(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
 
 

@@ -278,7 +278,7 @@ def test_any_text_is_searched_in_linear_time(units: list[str]):
 def test_time_that_is_not_linear_is_seen():
     """The control for the tests beside it: a pattern that reads to the end from each pair of places to begin.
 
-    Its time is cubic: on a busy machine quadratic time is now and then measured as less than MOST.
+    Its time is cubic: on a busy machine, quadratic time was once measured as less than MOST.
     """
     slow = re.compile(r"<[^>]*<[^>]*>")
     assert grows_too_fast(lambda size: processor_seconds(lambda: slow.search("<" * size)), 350)

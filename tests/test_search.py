@@ -176,7 +176,7 @@ def test_finding_the_best_takes_width_and_the_penalty_changes_it():
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
     ("name", "alpha"),
-    [*(("sinusoidal", alpha) for alpha in (-2.0, -0.5, 0.0, 0.6, 2.0)), ("relative", 0.6), ("lstm", 0.6)],
+    [*(("sinusoidal", alpha) for alpha in (-0.5, 0.0, 0.6, 2.0)), ("relative", 0.6), ("lstm", 0.6)],
 )
 def test_ending_early_changes_nothing(name: str, alpha: float, seed: int):
     model = make(name, seed)
@@ -184,7 +184,7 @@ def test_ending_early_changes_nothing(name: str, alpha: float, seed: int):
         for sentence, found in zip(SENTENCES, beam(model, sources(), beams, [10] * 4, alpha), strict=True):
             expected = plain_beam_search(model, sentence, beams, 10, alpha)
             assert [h.tokens for h in found] == [tokens for _, tokens in expected]
-            assert [h.score for h in found] == pytest.approx([score for score, _ in expected], rel=1e-6, abs=1e-5)
+            assert [h.score for h in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
 
 
 @pytest.mark.parametrize("name", MODELS)
