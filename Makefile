@@ -1,7 +1,7 @@
 # make demo: train a translator for a phrasebook, translate, draw.   make test: lint, types and all tests but the slow ones.
 # make docs: write the reference of the Python names into build/reference.
 # make course: repeat the experiments that docs/course quotes, in full, and write their numbers and figures there.
-# Both create .venv first, with the exact versions of constraints.txt.
+# All of them create .venv first, with the exact versions of constraints.txt.
 
 PYTHON ?= python3
 BIN = .venv/bin
