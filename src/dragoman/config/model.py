@@ -67,7 +67,7 @@ class FeedForwardConfig:
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """The architecture of a Transformer. In Python, it is the base model of the paper by default: section 3, Table 3."""
+    """The architecture of a Transformer. In Python, the default is the base model of the paper: section 3, Table 3."""
 
     d_model: Size = 512
     "size of the vector that represents a token between layers"
