@@ -193,6 +193,20 @@ def test_terms_are_said_whole_and_forbidden_words_have_their_tokens():
     assert {tuple(tokenizer.encode(text)) for text in ("Monday", "(Monday", "MONDAY")} <= {*forbidden}
 
 
+def test_a_term_without_tokens_is_missed():
+    """Such as a zero-width space alone, which the normalisation of SentencePiece leaves out."""
+    tokenizer = tokenizer_of(trained_model("bpe", "nmt_nfkc"))
+    assert tokenizer.encode("\u200b") == []
+    torch.manual_seed(0)
+    model = build(TINY, len(tokenizer)).eval()
+    glossary = Glossary([Entry("Lee", ("\u200b",)), Entry("him", ("Monday",))])
+    search, safeguards = SearchConfig(beam=4, extra_length=8), Safeguards(faults=False, glossary=glossary)
+    nothing, monday = token_sequences(glossary.find("Lee him"), tokenizer)
+    assert (nothing, {tokenizer.decode(ids) for ids in monday}) == ((), {"Monday"})
+    for text in ("Dr. Lee", "Dr. Lee met him."):
+        assert "Lee" in Translator(model, tokenizer, search, safeguards).translate(text).terms_missed
+
+
 def test_a_term_behind_an_unknown_word_has_no_position():
     tokenizer = tokenizer_of(trained_model("bpe"))
     safeguards = Safeguards(glossary=Glossary([Entry("Monday", ("lundi",), "any")]))

@@ -410,6 +410,23 @@ def test_learned_positions_are_never_too_few(tokenizer: Tokenizer, max_length: i
     assert len(long.segments) > 1
 
 
+def test_an_output_at_the_last_position_leaves_no_room_for_eos_and_is_scored_without(tokenizer: Tokenizer):
+    """By what looks for the terms of a glossary in it, and by a coverage penalty."""
+    longest, dog = 20, tokenizer.encode("dog")
+    config = dataclasses.replace(TINY, positions="learned", max_length=longest)
+    plain = with_favourite(tokenizer, dog[0], config).replace(search=SearchConfig(2, min_length=longest))
+    found = plain.translate(PROBE)
+    assert (found.finished, len(found.tokens[0])) == (False, longest)
+    with pytest.raises(ValueError, match="positions end at"):  # the control
+        score(plain.model, [tokenizer.encode(PROBE)], [found.tokens[0]])
+    safeguards = Safeguards(faults=False, glossary=Glossary([Entry("dog", ("cat",))]))
+    for search in (SearchConfig(2, min_length=longest), SearchConfig(2, min_length=longest, coverage_penalty=0.5)):
+        one = plain.replace(search=search, safeguards=safeguards).translate("The dog")
+        assert (one.finished, len(one.tokens[0])) == (False, longest)
+    for words in range(longest - 1):
+        plain.alternatives("The dog", " ".join(["dog"] * words) + " ")
+
+
 def test_samples_come_best_first(translator: Translator):
     drawn = translator.engine.search(
         [translator.tokenizers.source.encode(PROBE)], SearchConfig(1, n_best=6, temperature=3.0)

@@ -172,11 +172,15 @@ def find_words(
 ) -> list[NextWord]:
     """Return the words that come next in outputs that begin with `prefix`, each once, the most probable first.
 
-    outputs: ids without EOS, the best first of those with one word. At most `count` words are returned. source, model:
-    as for `likely_starts`.
+    outputs: ids without EOS, the best first of those with one word. At most `count` words are returned, and none that
+    ends at the model's last position, which leaves none to ask what follows. source, model: as for `likely_starts`.
     """
-    place = len(Prefix.of(prefix).words.split())
-    found = [(index, own[place]) for index, ids in enumerate(outputs) if len(own := bare_words(tokenizer, ids)) > place]
+    place, longest = len(Prefix.of(prefix).words.split()), max_positions(model)
+    found = [
+        (index, own[place])
+        for index, ids in enumerate(outputs)
+        if len(own := bare_words(tokenizer, ids)) > place and own[place].tokens.stop < longest
+    ]
     beginnings = {tuple(outputs[index][: word.tokens.stop]): word.tokens.start for index, word in found}
     rows = next_log_p(model, source, [*map(list, beginnings)], [beginnings[ids] for ids in beginnings])
     probability = {}

@@ -48,6 +48,14 @@ def max_positions(model: Model) -> int:
     return min(MAX_TOKENS, model.config.max_positions or MAX_TOKENS)
 
 
+def leave_room_for_eos(model: Model, outputs: Sequence[Ids]) -> list[Ids]:
+    """Return the outputs of a search, cut to what the model can read with EOS behind it.
+
+    A search may end at the model's last position, which leaves none for EOS.
+    """
+    return [tokens[: max_positions(model) - 1] for tokens in outputs]
+
+
 def score(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Likelihood]:
     """Return how probable `model` finds each target; ids without BOS and EOS, in the order of the pairs.
 

@@ -17,7 +17,7 @@ from dragoman.data.corpus import read_lines
 from dragoman.data.tokenizer import EOS
 from dragoman.data.tokenizers import SideTokenizer
 from dragoman.decoding.engine import Engine
-from dragoman.decoding.forced import score
+from dragoman.decoding.forced import leave_room_for_eos, score
 from dragoman.decoding.search import BeamStep
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, plural
@@ -116,8 +116,7 @@ def verify(
     beam_4 = replace(BEAM_4, patience=copy.patience)
     found = {config.beam: native.search(sources, config) for config in (GREEDY, beam_4)}
     forced_sources = [*sources, *pairs[0]]
-    room = model.config.max_positions and model.config.max_positions - 1  # the end behind them needs a place, too
-    targets = [*(hypothesis.tokens[:room] for (hypothesis,) in found[1]), *pairs[1]]
+    targets = [*leave_room_for_eos(model, [hypothesis.tokens for (hypothesis,) in found[1]]), *pairs[1]]
     ours = [likelihood.log_p for likelihood in score(model, forced_sources, targets)]
     theirs, gap = copy.log_p(forced_sources, targets), 0.0
     for source, own, its in zip(forced_sources, ours, theirs, strict=True):

@@ -10,7 +10,7 @@ import torch
 
 from dragoman.alignment.heads import AlignmentHead, alignment_weights
 from dragoman.data.batches import Ids
-from dragoman.decoding.forced import max_positions
+from dragoman.decoding.forced import leave_room_for_eos
 from dragoman.decoding.search import Hypothesis
 from dragoman.model import Model
 
@@ -25,8 +25,7 @@ def rerank_by_coverage(
     sources: token ids with their tags; beta: the weight of the penalty; head: whose attention counts.
     """
     flat = [(source, hypothesis) for source, own in zip(sources, hypotheses, strict=True) for hypothesis in own]
-    max_tokens = max_positions(model) - 1  # a search may end at the model's last position, which leaves none for EOS
-    outputs = [hypothesis.tokens[:max_tokens] for _, hypothesis in flat]
+    outputs = leave_room_for_eos(model, [hypothesis.tokens for _, hypothesis in flat])
     maps = iter(alignment_weights(model, [source for source, _ in flat], outputs, head))
     scored = [
         [

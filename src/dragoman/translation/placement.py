@@ -16,7 +16,7 @@ from dragoman.alignment.words import character_spans
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.engine import Term
-from dragoman.decoding.forced import Likelihood, max_positions, score
+from dragoman.decoding.forced import Likelihood, leave_room_for_eos, max_positions, score
 from dragoman.decoding.search import Hypothesis, length_penalty
 from dragoman.decoding.terms import OPEN
 from dragoman.model import Model
@@ -103,7 +103,7 @@ class TermPlacer:
     ) -> Iterator[Ids]:
         """Yield the tokens of a translation with the missing terms that have a place there, once for each form.
 
-        Yield nothing where a missing term has no place of its own, or where none has to be put in.
+        Yield nothing where a missing term has no place of its own or no tokens, or where none has to be put in.
         attention (T+1, S+1): of the steps of the translation on the source with its tag; losses: see `_losses`.
         """
         replaced: dict[Span, TermMatch] = {}
@@ -119,6 +119,8 @@ class TermPlacer:
             if not check_terms([term], self.tokenizers.target.decode(tokens[slice(*place)])).met:
                 replaced[place] = term
         forms = {place: self._forms(term, tokens, place) for place, term in sorted(replaced.items(), reverse=True)}
+        if not all(forms.values()):
+            return
         for number in range(max(map(len, forms.values()), default=0)):
             draft = list(tokens)
             for place, own in forms.items():
@@ -132,6 +134,7 @@ class TermPlacer:
         a translation do not count, nor those whose positions in the source are unknown. outputs: the translations.
         """
         sources = [segment.tag_ids + segment.ids for segment in segments]
+        outputs = leave_room_for_eos(self.model, outputs)
         maps = alignment_weights(self.model, sources, outputs, self.head)
         losses = self._losses(segments, outputs, [segment.terms for segment in segments])
         return [
@@ -211,7 +214,8 @@ class TermPlacer:
         capital = own[:1].isupper() and (not before or before[-1] in SENTENCE_END or before[-1] in OPENING_MARKS)
         fitting = [target for target in term.targets if target[:1].isupper() == capital] or term.targets
         spaced = self.tokenizers.target.pieces[tokens[place[0]]].startswith(" ")
-        return [list(target_tokens(target, self.tokenizers.target)[not spaced]) for target in fitting]
+        forms = [list(target_tokens(target, self.tokenizers.target)[not spaced]) for target in fitting]
+        return [form for form in forms if form]
 
 
 def depends(loss: Tensor, span: Span) -> bool:
@@ -227,7 +231,7 @@ def far_less_probable(
     They are held against a plain translation of the same source. sources: with tags; plain, bound: the tokens of the
     translations without and with terms; terms: those of each source.
     """
-    free, said = score(model, sources, plain), score(model, sources, bound)
+    free, said = (score(model, sources, leave_room_for_eos(model, outputs)) for outputs in (plain, bound))
     return [one.mean - mean_around(other, own) > MAX_LOSS for one, other, own in zip(free, said, terms, strict=True)]
 
 

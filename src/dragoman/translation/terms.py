@@ -18,12 +18,13 @@ def token_sequences(matches: Sequence[TermMatch], tokenizer: SideTokenizer) -> t
     """Return, for each match, the token sequences of which the output needs one.
 
     Each target has two: its tokens after a space, and those after another character, such as a bracket. With the
-    tokenizer's pieces ' per', 'ro', 'p', 'erro': (' per', 'ro') or ('p', 'erro') for the target 'perro'.
+    tokenizer's pieces ' per', 'ro', 'p', 'erro': (' per', 'ro') or ('p', 'erro') for the target 'perro'. A target of
+    characters that the tokenizer leaves out, such as a soft hyphen for SentencePiece, has none.
     """
     targets = dict.fromkeys(target for match in matches for target in match.targets)
     sequences = {target: target_tokens(target, tokenizer) for target in targets}
     return tuple(
-        tuple(dict.fromkeys(sequence for target in match.targets for sequence in sequences[target]))
+        tuple(dict.fromkeys(sequence for target in match.targets for sequence in sequences[target] if sequence))
         for match in matches
     )
 

@@ -551,7 +551,7 @@ class Translator:
         bound = [
             replace(
                 self._constraints(segment),
-                terms=token_sequences(segment.terms, self.tokenizers.target),
+                terms=tuple(filter(None, token_sequences(segment.terms, self.tokenizers.target))),
                 forbidden=self.forbidden,
             )
             for segment in segments
