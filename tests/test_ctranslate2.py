@@ -170,14 +170,14 @@ def test_a_wrong_copy_is_seen_and_refused(control: str, tokenizer: Tokenizer, tm
     """The control for the tests above, and for the comparison that every new copy has to pass."""
     name, change = CONTROLS[control]
     model, right = pair(MODELS[name], tokenizer, tmp_path / "right")
-    check(model, right, [[5, 6, 7]], tmp_path)
+    check(model, right, tmp_path)
     other = build(dataclasses.replace(MODELS[name], **change), len(tokenizer)).eval()
     other.load_state_dict(model.state_dict(), strict=False)
     convert(other, (tokenizer.pieces, tokenizer.pieces), tmp_path / "wrong")
     wrong = CTranslate2Engine(tmp_path / "wrong")
     assert farthest(model, wrong) > 1e-2
     with pytest.raises(DragomanError, match="does not translate as the model itself"):
-        check(model, wrong, [], tmp_path)
+        check(model, wrong, tmp_path)
 
 
 @pytest.mark.usefixtures("few_samples")
@@ -193,11 +193,11 @@ def test_words_that_the_model_finds_equally_likely_may_differ(tokenizer: Tokeniz
     with torch.no_grad():
         model.output.bias[7], model.output.bias[8] = 0.0, 1e-5
     assert words(engine.search([[5]], GREEDY)) != words(TorchEngine(model).search([[5]], GREEDY))
-    check(model, engine, [], tmp_path)
+    check(model, engine, tmp_path)
     with torch.no_grad():
         model.output.bias[8] = 1.0
     with pytest.raises(DragomanError, match="does not translate as"):
-        check(model, engine, [], tmp_path)
+        check(model, engine, tmp_path)
 
 
 # A model that has learned something
@@ -562,7 +562,7 @@ def test_several_that_open_it_at_once_make_one_copy(folder: Path):
 
 def test_a_run_folder_stands_for_its_best_model(trained: Path, tmp_path: Path, sources: list[Ids]):
     run = Path(shutil.copytree(trained, tmp_path / "run", symlinks=True))
-    engine, native = open_ctranslate2(run, sample=sources[:5]), TorchEngine(read_model(run)[0])
+    engine, native = open_ctranslate2(run), TorchEngine(read_model(run)[0])
     assert_same(native.search(sources[:5], GREEDY), engine.search(sources[:5], GREEDY))
 
 

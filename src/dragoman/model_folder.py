@@ -38,8 +38,8 @@ from dragoman.files import (
 from dragoman.hub import Repository, is_on_hub
 from dragoman.model import Model, build_empty, outline
 
-FILES = ("config.json", "model.safetensors")
-WEIGHTS, STATE = "model.safetensors", "state.safetensors"
+WEIGHTS, TRAINING_STATE = "model.safetensors", "state.safetensors"
+FILES = ("config.json", WEIGHTS)
 DTYPES = ("F64", "F32", "F16", "BF16")  # that weights may have in a file; a model computes in float32
 MAX_NAME_LENGTH = 100  # characters
 
@@ -47,7 +47,7 @@ MAX_NAME_LENGTH = 100  # characters
 HEADER_SIZE = 8 << 10  # of weights, for each layer: a layer of the decoder has 30 names of 100 bytes
 MAX_SIZES = dict.fromkeys((JOINT, *SIDES, "state.json"), MAX_TABLE_SIZE)  # others: MAX_RECORD_SIZE
 WORTH_READING = 4 << 30  # of a file that cannot be right, to say whether it was changed: some seconds
-MAX_STATE = 8  # times the size of the weights: there are two moments of each, and the weights besides their average
+MAX_TRAINING_STATE = 8  # times the size of the weights: two moments of each, and the weights beside their average
 
 Named = TypeVar("Named")
 
@@ -142,7 +142,7 @@ def find_damage(folder: Path, manifest: dict[str, tuple[int, str]]) -> Iterator[
     """
     sound, exported = True, exported_for(folder, manifest)
     # The weights come last: the other files tell how large they may be.
-    for name in sorted(manifest, key=lambda name: (name in (WEIGHTS, STATE), name)):
+    for name in sorted(manifest, key=lambda name: (name in (WEIGHTS, TRAINING_STATE), name)):
         size, digest = manifest[name]
         file, expected = folder / name, f"{size:,} bytes"
         if sound and not exported and file.is_file() and file.stat().st_size == size:
@@ -171,8 +171,8 @@ def check_size(file: Path) -> None:
         check_weights(file)
         return
     limit = MAX_SIZES.get(file.name, MAX_RECORD_SIZE)
-    if file.name == STATE:
-        limit += MAX_STATE * file.with_name(WEIGHTS).stat().st_size
+    if file.name == TRAINING_STATE:
+        limit += MAX_TRAINING_STATE * file.with_name(WEIGHTS).stat().st_size
     if file.stat().st_size > limit:
         raise DragomanError(f"{file}: larger than its model needs")
 
@@ -208,7 +208,7 @@ def write_model(folder: Path, model: Model, tokenizers: Tokenizers, card: str) -
     known = {name: size for name, size in sizes.items() if size is not None}
     description = {**formats.stamp(formats.MODEL), **as_dict(model.config), **known, "pad": model.pad}
     (folder / "config.json").write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
-    save_file({names[0]: tensor.detach() for names, tensor in named_tensors(model)}, folder / "model.safetensors")
+    save_file({names[0]: tensor.detach() for names, tensor in named_tensors(model)}, folder / WEIGHTS)
     tokenizers.save(folder)
     (folder / CARD).write_text(card, encoding="utf-8")
 

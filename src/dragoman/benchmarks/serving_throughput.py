@@ -128,7 +128,7 @@ def open_peer(setting: Setting, kind: str, workers: int, threads: int) -> Iterat
     kind: its compute type; workers: processes; threads: those of CTranslate2 in each. Raise DragomanError where it does
     not start.
     """
-    folder, config = converted_model(setting.model.resolve(), kind, ()), SearchConfig()
+    folder, config = converted_model(setting.model.resolve(), kind), SearchConfig()
     tokenizer = str(setting.model.resolve() / "tokenizer.json")
     app = f"make_app({str(folder)!r}, {tokenizer!r}, {kind!r}, {threads}, {config.beam}, {config.extra_length})"
     log = setting.folder / f"{kind}-{workers}-{threads}"

@@ -99,6 +99,7 @@ def compare_models(models: dict[str, Path], test: Sequence[str], search: SearchC
         extra_length=search.extra_length,
         min_length=search.min_length,
         no_repeat_ngram=search.no_repeat_ngram,
+        split=search.split,
     )
     fewer = [replace(alike, beam=beam) for beam in SMALLER_BEAMS if beam < search.beam]
     variants: list[tuple[str, str, Translator, int]] = []

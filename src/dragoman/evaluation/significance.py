@@ -42,7 +42,7 @@ def estimate_scores(
 
     Paired bootstrap resampling (Koehn 2004) as sacreBLEU does it, but no interval goes beyond what a score can be: the
     library gives it as a mean and a width to both sides, which near 100 or 0 is too wide on one of them. TER is missing
-    where a sentence has more than LONGEST_FOR_TER words. Raise ValueError where the numbers of sentences differ.
+    where a sentence has more than LONGEST_FOR_TER words. Raise UsageError where the numbers of sentences differ.
     """
     for translations in systems:
         references = normalise_references(translations, references)

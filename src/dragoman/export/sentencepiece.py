@@ -38,9 +38,9 @@ def tag_name(tag: str) -> str:
     return f">>{tag}<<"
 
 
-def write_models(sides: Sequence[SentencePieceTokenizer], folder: Path, files: Sequence[str] = SPM) -> None:
+def write_models(sides: Sequence[SentencePieceTokenizer], folder: Path) -> None:
     """Write the SentencePiece models of both sides into a folder."""
-    for side, file in zip(sides, files, strict=True):
+    for side, file in zip(sides, SPM, strict=True):
         (folder / file).write_bytes(side.model.to_bytes())
 
 

@@ -9,13 +9,14 @@ from dragoman.config.fields import check_argument
 from dragoman.errors import UsageError, plural
 from dragoman.files import CARD, MANIFEST, read_json
 from dragoman.hub import Repository
-from dragoman.model_folder import find_model, read_model
+from dragoman.model_folder import TRAINING_STATE, find_model, read_model
 from dragoman.text.languages import read_languages
 from dragoman.text.origin import Origin
 from dragoman.training.card import read_card
+from dragoman.training.checkpoint import PROGRESS
 
 README = "README.md"
-OF_TRAINING = ("state.safetensors", "state.json")  # files of a checkpoint that only its own run reads
+OF_TRAINING = (TRAINING_STATE, PROGRESS)  # files of a checkpoint that only its own run reads
 LICENCE = re.compile(r"[a-z][a-z0-9.-]{1,40}")  # such as cc-by-nc-4.0, as the Hub names them
 
 USAGE = """

@@ -17,7 +17,7 @@ from dragoman.model.embedding import word_embedding
 from dragoman.model.positions import sinusoids
 from dragoman.model.transformer import Transformer
 
-WORDS, D_MODEL, PUPPY = 10_000, 512, 7_000  # "강아지" (puppy) is number 7,000 of 10,000 words
+WORDS, D_MODEL = 10_000, 512
 VOCABULARIES = (64, 1_000, WORDS)
 TOKENS = 64
 

@@ -111,10 +111,6 @@ class Models:
             self.native[served.pool] = torch_engine([translator.model], translator.tokenizers.target)
         return self.native[served.pool]
 
-    def find_target(self, code: str) -> str | None:
-        """Return the language among the targets that a code means; None for none. See `find_language`."""
-        return find_language(code, self.all_targets)
-
     def find_language(self, code: str) -> str | None:
         """Return the language, source or target, that a code means; None for none. See `find_language`."""
         return find_language(code, self.languages)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from dragoman.config import TrainingConfig
 from dragoman.errors import DragomanError, UsageError
 from dragoman.inspection.plots.training import parse_row
-from dragoman.training.checkpoint import STATE, TrainingProgress, by_step, checkpoints, read_progress
+from dragoman.training.checkpoint import PROGRESS, TrainingProgress, by_step, checkpoints, read_progress
 from dragoman.training.journal import STOPPED
 from dragoman.training.limits import share_done, total_steps
 from dragoman.training.resume import read_run_config
@@ -107,7 +107,7 @@ class RunFolders:
     def standing(self, run: Path) -> Standing:
         """Return how far a run is."""
         progress, settings = TrainingProgress(), self._settings(run)
-        if self.holds(run / "last" / STATE):
+        if self.holds(run / "last" / PROGRESS):
             with contextlib.suppress(DragomanError, OSError):  # damaged, or replaced just now
                 progress = read_progress(run / "last")
         step, seconds = max(self._latest(run), (progress.step, progress.seconds))
@@ -135,7 +135,7 @@ class RunFolders:
 
     def checkpoints(self, run: Path) -> dict[int, Path]:
         """Return the checkpoints of a run by their steps; of a step that was saved twice, the newer one."""
-        return by_step([path for path in checkpoints(run) if self.holds(path / STATE)])
+        return by_step([path for path in checkpoints(run) if self.holds(path / PROGRESS)])
 
     def _settings(self, run: Path) -> TrainingConfig:
         """Return the settings of a run; the defaults where they cannot be read."""

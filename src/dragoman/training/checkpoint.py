@@ -27,6 +27,7 @@ from dragoman.files import delete_folder, draft_of, lock_file, name_errors, new_
 from dragoman.model import Model
 from dragoman.model_folder import (
     FILES,
+    TRAINING_STATE,
     find_damage,
     load_model,
     read_manifest,
@@ -37,8 +38,8 @@ from dragoman.model_folder import (
 
 NAME = re.compile(r"step-\d{8,10}(-again)*")
 STEP = len("step-00000000")  # as a folder is called; one that is saved again has more after it
-STATE = "state.json"
-MAX_STATE_SIZE = 64 << 20  # bytes; it has the sample translations
+PROGRESS = "state.json"
+MAX_PROGRESS_SIZE = 64 << 20  # bytes; it has the sample translations
 UNKNOWN_LOSS = 1e9  # nats per token; JSON has no infinity
 
 
@@ -125,10 +126,10 @@ def save_checkpoint(
         write_model(draft, model, tokenizers, card)
         for name, record in records.items():
             (draft / name).write_text(record, encoding="utf-8")
-        save_file(state, draft / "state.safetensors")
+        save_file(state, draft / TRAINING_STATE)
         fields = {**formats.stamp(formats.CHECKPOINT), **dataclasses.asdict(progress)}
         text = json.dumps(fields, indent=1, ensure_ascii=False)
-        (draft / STATE).write_text(text + "\n", encoding="utf-8")
+        (draft / PROGRESS).write_text(text + "\n", encoding="utf-8")
     # `best` first: a run resumed from `last` relies on `best` being what its state says.
     # Before the first validation, the newest is the best.
     if not progress.is_validated or progress.best_step == progress.step:
@@ -197,19 +198,19 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
     Raise OSError where the system cannot read a file: what it holds may be sound.
     """
-    for damage in find_damage(folder, read_manifest(folder, [*FILES, "state.safetensors", STATE])):
+    for damage in find_damage(folder, read_manifest(folder, [*FILES, TRAINING_STATE, PROGRESS])):
         raise DragomanError(str(damage))
     model, tokenizers = load_model(folder)
     progress = read_progress(folder)
-    return Checkpoint(folder, model, tokenizers, read_tensors(folder / "state.safetensors"), progress)
+    return Checkpoint(folder, model, tokenizers, read_tensors(folder / TRAINING_STATE), progress)
 
 
 def read_progress(folder: Path) -> TrainingProgress:
     """Return how far the run was at a checkpoint. Raise DragomanError where the file is damaged."""
-    file = folder / STATE
+    file = folder / PROGRESS
     try:
         with name_errors(file):
-            fields = read_json(file, MAX_STATE_SIZE)
+            fields = read_json(file, MAX_PROGRESS_SIZE)
         return TrainingProgress(**formats.unstamp(fields, formats.CHECKPOINT, str(file)))
     except (ValueError, TypeError, UsageError) as error:
         raise DragomanError(f"{file}: damaged: this checkpoint cannot be resumed: {error}") from None

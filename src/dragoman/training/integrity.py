@@ -12,7 +12,7 @@ from dragoman.errors import DragomanError, plural
 from dragoman.files import CARD, MANIFEST, fingerprint, read_json
 from dragoman.formats import NewerFormatError
 from dragoman.model_folder import FILES, exported_for, find_damage, read_checksums, read_manifest, read_parts
-from dragoman.training.checkpoint import NAME, STATE, read_progress
+from dragoman.training.checkpoint import NAME, PROGRESS, read_progress
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def verify_model(folder: Path) -> Iterator[Finding]:
         else:
             if not exported:
                 read_parts(folder)
-            if STATE in manifest:
+            if PROGRESS in manifest:
                 read_progress(folder)
             size = sum(size for size, _ in manifest.values())
             yield Finding("ok", folder, f"{plural(len(manifest), 'file')}, {size:,} bytes")
@@ -107,7 +107,7 @@ def verify_corpus(file: Path) -> Finding:
     """Return whether a tokenised corpus is that of the run around it. Raise DragomanError where it is damaged."""
     pairs = Pairs.open(file)
     run = file.parents[1]
-    if is_intact(run / "last", STATE):
+    if is_intact(run / "last", PROGRESS):
         progress = read_progress(run / "last")
         expected = {"train.arrow": progress.data, "dev.arrow": progress.dev_data}.get(file.name, pairs.fingerprint)
         if expected != pairs.fingerprint:

@@ -15,7 +15,7 @@ from torch import Tensor
 from dragoman.config import TrainingConfig
 from dragoman.data.batches import Batch
 from dragoman.errors import UsageError, is_out_of_memory
-from dragoman.model import Model, build
+from dragoman.model import Model, build_empty
 from dragoman.model.recurrent import Recurrent
 from dragoman.training.batch_loader import MicroBatches
 from dragoman.training.distributed import ProcessGroup
@@ -183,7 +183,7 @@ class Learner:
         if not self.average and isinstance(self.sync, SingleProcess | DataParallel):
             return self.model
         source, target = self.model.source_embedding.num_embeddings, self.model.target_embedding.num_embeddings
-        model = build(self.model.config, source, target, self.model.pad)
+        model = build_empty(self.model.config, source, target, self.model.pad)
         model.to(self.group.device)
         values = self.average or list(self.model.parameters())
         for parameter, value in zip(model.parameters(), values, strict=True):

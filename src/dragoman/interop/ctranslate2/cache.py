@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import get_args
 
 from dragoman.config import ComputeType
-from dragoman.data.batches import Ids
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import MANIFEST, delete_folder, fingerprint, lock_file, new_folder, read_json
 from dragoman.interop.ctranslate2.conversion import convert, import_ctranslate2, largest_weight
@@ -29,23 +28,22 @@ def open_ctranslate2(
     path: str | Path,
     compute_type: str = "float32",
     threads: int = 1,
-    sample: Sequence[Ids] = (),
     replicas: int = 1,
     suppressed: Sequence[int] = (),
 ) -> CTranslate2Engine:
     """Return the engine for a model folder or run folder, which is converted the first time.
 
-    compute_type: data type of the matmuls, such as float32 or int8, or 'auto' for the fastest here; sample: sources
-    with which `check` compares a new copy with the model; replicas: how many searches may go on at the same
-    time, each with `threads` threads; suppressed: tokens that no output has. Raise UsageError where this processor
-    cannot compute in that type, DragomanError where the folder is damaged or CTranslate2 cannot represent the model.
+    compute_type: data type of the matmuls, such as float32 or int8, or 'auto' for the fastest here; replicas: how many
+    searches may go on at the same time, each with `threads` threads; suppressed: tokens that no output has. Raise
+    UsageError where this processor cannot compute in that type, DragomanError where the folder is damaged or
+    CTranslate2 cannot represent the model.
     """
     if compute_type == "auto":
         compute_type = fastest_type()
     supported = sorted(import_ctranslate2().get_supported_compute_types("cpu"))
     if compute_type not in supported:
         raise UsageError(f"CTranslate2 cannot compute in '{compute_type}' here, only in {', '.join(supported)}")
-    folder = converted_model(find_model(Path(path)).resolve(), compute_type, sample)
+    folder = converted_model(find_model(Path(path)).resolve(), compute_type)
     return CTranslate2Engine(folder, compute_type, threads, replicas, suppressed)
 
 
@@ -55,11 +53,11 @@ def fastest_type() -> ComputeType:
     return next(name for name in reversed(get_args(ComputeType)) if name in supported)
 
 
-def converted_model(folder: Path, compute_type: str, sample: Sequence[Ids]) -> Path:
+def converted_model(folder: Path, compute_type: str) -> Path:
     """Return the folder of a model's copy for CTranslate2; convert and verify the model if there is no copy yet.
 
-    folder: the model's; sample: as for `open_ctranslate2`. Raise DragomanError where the model is damaged, cannot be
-    converted, or there is no place to write a copy.
+    folder: the model's. Raise DragomanError where the model is damaged, cannot be converted, or there is no place to
+    write a copy.
     """
     try:
         manifest = (folder / MANIFEST).read_bytes()
@@ -73,7 +71,7 @@ def converted_model(folder: Path, compute_type: str, sample: Sequence[Ids]) -> P
         if is_intact(path):
             os.utime(path)  # so that it is not the first to be deleted
             return path
-        return make_copy(path, folder, compute_type, sample)
+        return make_copy(path, folder, compute_type)
     except OSError as error:
         raise DragomanError(f"{path}: the model could not be converted for CTranslate2: {error.strerror}") from None
 
@@ -97,11 +95,11 @@ def is_intact(folder: Path) -> bool:
         return False
 
 
-def make_copy(path: Path, folder: Path, compute_type: str, sample: Sequence[Ids]) -> Path:
+def make_copy(path: Path, folder: Path, compute_type: str) -> Path:
     """Convert the model in `folder` into the new folder `path`, verify it, and return `path`.
 
-    sample: as for `open_ctranslate2`. Copies that were not used for MAX_AGE are deleted. Raise DragomanError where the
-    model is damaged or cannot be converted, OSError where `path` cannot be written.
+    Copies that were not used for MAX_AGE are deleted. Raise DragomanError where the model is damaged or cannot be
+    converted, OSError where `path` cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with lock_file(path.parent / ".lock", wait=True):
@@ -114,20 +112,19 @@ def make_copy(path: Path, folder: Path, compute_type: str, sample: Sequence[Ids]
                 delete_folder(old)
         with new_folder(path) as draft:
             convert(model, pieces, draft)
-            check(model, CTranslate2Engine(draft), sample, folder)
+            check(model, CTranslate2Engine(draft), folder)
             if compute_type != "float32":
                 convert(model, pieces, draft, compute_type)
     return path
 
 
-def check(model: Model, engine: CTranslate2Engine, sample: Sequence[Ids], folder: Path) -> None:
+def check(model: Model, engine: CTranslate2Engine, folder: Path) -> None:
     """Raise DragomanError, naming the model's folder, where an engine in float32 does not translate as `model` does.
 
-    sample: sources to translate; SAMPLES made-up ones are translated, too.
+    Both translate SAMPLES made-up sources.
     """
-    sources = [*made_up(len(engine.source_pieces), SAMPLES, engine.max_positions), *sample]
     try:
-        verify(model, engine, sources)
+        verify(model, engine, made_up(len(engine.source_pieces), SAMPLES, engine.max_positions))
     except Mismatch as error:
         raise DragomanError(
             f"{folder}: CTranslate2 {import_ctranslate2().__version__} does not translate as the model itself does: "

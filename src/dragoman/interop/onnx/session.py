@@ -43,11 +43,11 @@ class State:
 class OnnxModel:
     """A model in two files of ONNX, on the CPU."""
 
-    def __init__(self, encoder: Path, decoder: Path, threads: int = 1):
+    def __init__(self, encoder: Path, decoder: Path):
         """Open the files. Raise DragomanError where onnxruntime refuses one."""
         runtime = import_onnxruntime()
         options = runtime.SessionOptions()
-        options.intra_op_num_threads, options.log_severity_level = threads, 3
+        options.intra_op_num_threads, options.log_severity_level = 1, 3
         self.encoder, self.decoder = (
             runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"]) for file in (encoder, decoder)
         )
