@@ -13,7 +13,8 @@ from torch import Tensor
 from dragoman.config import AttentionConfig, FeedForwardConfig, SearchConfig, TransformerConfig
 from dragoman.data.tokenizer import PAD
 from dragoman.decoding.torch_engine import TorchEngine
-from dragoman.inference import incremental
+from dragoman.errors import UsageError
+from dragoman.inference import incremental, products
 from dragoman.inference.incremental import IncrementalTransformer, TargetKeyValues, can_step, prepare
 from dragoman.inference.products import supported_types
 from dragoman.model import Seq2Seq, build
@@ -208,6 +209,18 @@ def test_another_kernel_is_left_to_the_model(score: Any):
 def test_a_recurrent_model_and_other_dtypes_are_left_to_the_model():
     assert not can_step(build(TINY_RECURRENT, WORDS, pad=PAD))
     assert not isinstance(prepare(model_of(BASE).double(), "float32"), IncrementalTransformer)
+
+
+@pytest.mark.parametrize("scheme", ["sinusoidal", "rotary-across"])
+def test_without_onednn_it_multiplies_plainly(scheme: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(products, "has_onednn", lambda: False)
+    stepped, model = prepare(model_of(CONFIGS[scheme]), "float32"), model_of(CONFIGS[scheme])
+    assert isinstance(stepped, IncrementalTransformer)
+    source, moves, tokens = sources(4), beams(4), torch.randint(3, WORDS, (12, STEPS))
+    assert farthest(decode(stepped, source, moves, tokens), decode(model, source, moves, tokens)) < 1e-5
+    assert supported_types() == ["float32"]
+    with pytest.raises(UsageError, match="no instructions for it"):
+        TorchEngine(model, compute_type="bfloat16")
 
 
 def test_making_it_draws_no_random_numbers_and_leaves_the_model_as_it_is():

@@ -214,17 +214,6 @@ def test_hypotheses_of_one_source_share_its_memory_and_go_on_as_themselves(turns
             target[:, step + 1] = torch.arange(len(rows)) + 4  # each goes on with another word
 
 
-def test_beams_of_one_source_hold_its_memory_once():
-    model = little()
-    state = model.start(SOURCE)
-    model.step(TARGET[:, :1], state)
-    state.select(torch.arange(len(SOURCE)).repeat_interleave(3))
-    assert state.caches[0].target.key.size(0) == 3 * len(SOURCE)
-    assert state.caches[0].memory.key.size(0) == len(SOURCE)
-    state.select(torch.tensor([0, 1, 4]))  # two of the first, one of the second: nothing to share evenly
-    assert state.caches[0].memory.key.size(0) == 3
-
-
 def test_memory_is_projected_once_for_all_steps():
     model, calls = little(), []
     model.decoder[0].cross_attention.key.register_forward_hook(lambda *_: calls.append(1))

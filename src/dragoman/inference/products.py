@@ -171,10 +171,14 @@ PRODUCTS: dict[str, Callable[..., nn.Module]] = {
     "bfloat16": BFloat16Linear,
     "int8": lambda linear: Int8Linear(linear) if adds_int8() else Int8WeightLinear(linear),
 }
-GPU_PRODUCTS: dict[str, Callable[..., nn.Module]] = {
-    "float32": lambda linear: linear,
-    "bfloat16": GPUBFloat16Linear,
-}
+GPU_PRODUCTS: dict[str, Callable[..., nn.Module]] = {"float32": lambda linear: linear, "bfloat16": GPUBFloat16Linear}
+PLAIN_PRODUCTS: dict[str, Callable[..., nn.Module]] = {"float32": lambda linear: linear}  # on a CPU without oneDNN
+
+
+def has_onednn() -> bool:
+    """Return whether this PyTorch has oneDNN and the calls of it that are used here; not all builds have."""
+    names = ("_reorder_linear_weight", "_linear_pointwise")
+    return torch.backends.mkldnn.is_available() and all(hasattr(torch.ops.mkldnn, name) for name in names)
 
 
 def adds_int8() -> bool:
@@ -189,6 +193,8 @@ def supported_types(device: torch.device = torch.device("cpu")) -> list[ComputeT
         return ["float32", "bfloat16"] if torch.cuda.is_bf16_supported(including_emulation=False) else ["float32"]
     has = instructions()
     types: list[ComputeType] = ["float32"]
+    if not has_onednn():
+        return types
     if has.get("avx512_bf16") or has.get("amx_bf16"):
         types.append("bfloat16")
     if adds_int8() or (has.get("avx2") and hasattr(torch, "_weight_int8pack_mm")):
@@ -212,7 +218,7 @@ def resolve_type(wanted: ComputeType, device: torch.device) -> ComputeType:
     types = supported_types(device)
     if wanted == "auto":
         fast = [name for name in types if name != "int8" or adds_int8()]
-        return "bfloat16" if instructions().get("amx_bf16") else fast[-1]
+        return "bfloat16" if "bfloat16" in fast and instructions().get("amx_bf16") else fast[-1]
     if wanted not in types:
         here = "processor" if device.type == "cpu" else "GPU"
         raise UsageError(
@@ -248,7 +254,9 @@ def pack_weights(model: Model, compute_type: str = "float32") -> Model:
 
 def pack_linear(linear: nn.Linear, compute_type: str) -> nn.Module:
     """Return a linear map with the same weights that multiplies in `compute_type`."""
-    return (PRODUCTS if linear.weight.device.type == "cpu" else GPU_PRODUCTS)[compute_type](linear)
+    if linear.weight.device.type != "cpu":
+        return GPU_PRODUCTS[compute_type](linear)
+    return (PRODUCTS if has_onednn() else PLAIN_PRODUCTS)[compute_type](linear)
 
 
 def pack_hidden(network: FeedForward, compute_type: str) -> tuple[Any, Callable[[Tensor], Tensor]]:
@@ -257,8 +265,8 @@ def pack_hidden(network: FeedForward, compute_type: str) -> tuple[Any, Callable[
     oneDNN computes ReLU in the pass that writes the product.
     """
     linear: nn.Linear = network.hidden
-    on_cpu = linear.weight.device.type == "cpu"
-    if network.activation is F.relu and type(linear) is nn.Linear and on_cpu and compute_type != "int8":
+    by_onednn = linear.weight.device.type == "cpu" and has_onednn() and compute_type != "int8"
+    if network.activation is F.relu and type(linear) is nn.Linear and by_onednn:
         return PRODUCTS[compute_type](linear, "relu"), nn.Identity().forward
     return pack_linear(linear, compute_type), network.activation
 
@@ -269,9 +277,6 @@ def is_steady(model: nn.Module, compute_type: str) -> bool:
 
 
 def can_pack(model: nn.Module) -> bool:
-    """Return whether all weights of the model are float32 and on a GPU, or on a CPU whose PyTorch has oneDNN."""
-    ops = all(hasattr(torch.ops.mkldnn, name) for name in ("_reorder_linear_weight", "_linear_pointwise"))
+    """Return whether all weights of the model are float32, and on a CPU or on a GPU."""
     devices = {tensor.device.type for tensor in model.parameters()}
-    if any(tensor.dtype != torch.float32 for tensor in model.parameters()) or len(devices) != 1:
-        return False
-    return devices == {"cuda"} or (devices == {"cpu"} and ops and torch.backends.mkldnn.is_available())
+    return devices in ({"cpu"}, {"cuda"}) and all(tensor.dtype == torch.float32 for tensor in model.parameters())

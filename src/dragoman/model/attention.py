@@ -12,6 +12,7 @@ layer's `kernel` is a plain attribute: to watch a layer, or to try another kerne
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -19,8 +20,6 @@ from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig
 from dragoman.model.packing import Packing
-
-FEW_QUERIES = 8  # up to so many, reading the keys takes most of the time of a search
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None, float], Tensor]
 Rotate = Callable[[Tensor], Tensor]
@@ -34,11 +33,8 @@ def fused_attention(
     query (..., T, K), key (..., S, K), value (..., S, V), mask broadcastable to (..., T, S) -> (..., T, V). dropout:
     the share of weights that is dropped. Raise ValueError, naming both shapes, where they do not fit.
     """
-    if query.device.type == "cpu" and (
-        query.dtype in (torch.bfloat16, torch.float16)  # PyTorch's CPU kernel is four times slower for these
-        or (query.size(-2) <= FEW_QUERIES and key.is_contiguous() and value.is_contiguous() and not key.requires_grad)
-    ):
-        return explicit_attention(query, key, value, mask, dropout)
+    if query.device.type == "cpu" and query.dtype in (torch.bfloat16, torch.float16):
+        return explicit_attention(query, key, value, mask, dropout)  # PyTorch's kernel takes four times as long
     mask = check_attention_inputs(query, key, value, mask)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
 
@@ -160,82 +156,20 @@ def decoder_mask(ids: Tensor, pad: int) -> Tensor:
     return padding_mask(ids, pad) & causal_mask(ids.size(1), device=ids.device)
 
 
-FIRST_CAPACITY = 32  # tokens of a buffer at first
-
-
+@dataclass(frozen=True)
 class KeyValues:
-    """The keys (B, H, S, K) and values (B, H, S, V) that one attention layer has seen so far.
+    """The keys and values of the tokens that one attention layer has seen so far."""
 
-    They fill the first S of two larger buffers (B, capacity, H, D), so that one more token is written into them instead
-    of copying all tokens before it.
-    """
+    key: Tensor  # B H S K
+    value: Tensor  # B H S V
 
-    def __init__(self, key: Tensor, value: Tensor):
-        self.buffers, self.length = [key.transpose(1, 2), value.transpose(1, 2)], key.size(2)
-        self.by_head = False
-        self.spare: list[Tensor] = []  # buffers that `select` writes to in turn: new ones cost more than the copy
+    def extend(self, new: "KeyValues") -> "KeyValues":
+        """Return these keys and values with those of new tokens behind them."""
+        return KeyValues(torch.cat([self.key, new.key], 2), torch.cat([self.value, new.value], 2))
 
-    @property
-    def used(self) -> list[Tensor]:
-        """Return the filled part of both buffers, (B, S, H, D) each."""
-        return [buffer[:, : self.length] for buffer in self.buffers]
-
-    @property
-    def key(self) -> Tensor:
-        """The keys (B, H, S, K)."""
-        return self.used[0].transpose(1, 2)
-
-    @property
-    def value(self) -> Tensor:
-        """The values (B, H, S, V)."""
-        return self.used[1].transpose(1, 2)
-
-    def arrange_by_head(self) -> None:
-        """Put the tokens of each head next to each other in memory, unless autograd keeps them as they are.
-
-        A search reads them at each step, and so in less than half the time. For what is neither extended nor reordered
-        at each step, which would take longer.
-        """
-        if not any(used.requires_grad for used in self.used):
-            self.buffers = [used.transpose(1, 2).contiguous().transpose(1, 2) for used in self.used]
-            self.by_head = True
-
-    def extend(self, new: "KeyValues") -> None:
-        """Append the keys and values of new tokens, in place."""
-        end, (rows, capacity) = self.length + new.length, self.buffers[0].shape[:2]
-        if any(added.requires_grad for added in new.used):  # autograd may need what is there
-            self.buffers = [torch.cat(pair, dim=1) for pair in zip(self.used, new.used, strict=True)]
-        else:
-            if end > capacity:
-                larger = self.new_buffers(rows, max(end, 2 * capacity, FIRST_CAPACITY))
-                for buffer, used in zip(larger, self.used, strict=True):
-                    buffer[:, : self.length] = used
-                self.buffers, self.spare = larger, []
-            for buffer, added in zip(self.buffers, new.used, strict=True):
-                buffer[:, self.length : end] = added
-        self.length = end
-
-    def select(self, rows: Tensor) -> None:
-        """Keep the rows (of dimension B) in `rows` (n,), in that order, in place.
-
-        A row may come several times or not at all.
-        """
-        if any(used.requires_grad for used in self.used):
-            self.buffers = [used[rows] for used in self.used]
-            return
-        capacity = self.buffers[0].size(1)
-        if not self.spare or len(self.spare[0]) < len(rows):
-            self.spare = self.new_buffers(len(rows), capacity)
-        chosen = [buffer[: len(rows)] for buffer in self.spare]
-        for buffer, used in zip(chosen, self.used, strict=True):
-            torch.index_select(used, 0, rows, out=buffer[:, : self.length])
-        self.buffers, self.spare = chosen, self.buffers
-
-    def new_buffers(self, rows: int, capacity: int) -> list[Tensor]:
-        """Return new buffers (rows, capacity, H, D), not initialised, in the memory order of those that are there."""
-        if self.by_head:
-            return [old.new_empty(rows, old.size(2), capacity, old.size(3)).transpose(1, 2) for old in self.buffers]
-        return [old.new_empty(rows, capacity, *old.shape[2:]) for old in self.buffers]
+    def select(self, rows: Tensor) -> "KeyValues":
+        """Return the rows (of dimension B) in `rows` (n,), in that order; one may come several times or not at all."""
+        return KeyValues(self.key[rows], self.value[rows])
 
 
 def no_rotation(x: Tensor) -> Tensor:
@@ -276,13 +210,7 @@ class MultiHeadAttention(nn.Module):
         """Return the vectors (N, M) that the tokens x (N, M) get from attending to the keys and values `seen`.
 
         mask: broadcastable to the scores (B, H, T, S), see `Kernel`; rotate: what turns the queries by their positions.
-        Where `seen` has n times fewer rows than the packing, n neighbouring rows share each of them.
         """
         query = rotate(self.split_heads(self.query(x), packing))
-        rows, held = query.size(0), seen.key.size(0)
-        if rows > held:  # those that share one are queries of one row: B/n n H T K -> B/n H n*T K
-            query = query.unflatten(0, (held, -1)).transpose(1, 2).flatten(2, 3)
         y = self.kernel(query, seen.key, seen.value, mask, self.dropout if self.training else 0.0)
-        if rows > held:
-            y = y.unflatten(2, (rows // held, -1)).transpose(1, 2).flatten(0, 1)
         return self.out(packing.pack(y.transpose(1, 2)).flatten(1))  # B H T V -> B T H V -> N H*V -> N M

@@ -129,11 +129,13 @@ class Cache:
 
     def extend(self, new: KeyValues) -> KeyValues:
         """Add the keys and values of new target tokens; return those of all target tokens."""
-        if self.target:
-            self.target.extend(new)
-        else:
-            self.target = new
+        self.target = self.target.extend(new) if self.target else new
         return self.target
+
+    def select(self, rows: Tensor) -> None:
+        """Keep the hypotheses `rows` (n,), in that order; one may be chosen several times or not at all."""
+        self.target = self.target and self.target.select(rows)
+        self.memory = self.memory and self.memory.select(rows)
 
 
 class DecoderLayer(nn.Module):
@@ -163,7 +165,6 @@ class DecoderLayer(nn.Module):
         def attend_to_source(y: Tensor) -> Tensor:
             if memory is not None:
                 cache.memory = self.cross_attention.project(memory, source.packing, source.rotate_across)
-                cache.memory.arrange_by_head()
             assert cache.memory is not None
             return self.cross_attention(y, target.packing, cache.memory, source.mask, target.rotate_across)
 
@@ -174,35 +175,20 @@ class DecoderLayer(nn.Module):
 
 @dataclass
 class State:
-    """All that decoding one more token needs, for n hypotheses.
-
-    Hypotheses of one source are neighbours and share its memory: source and memory have one row for `shared` of them.
-    """
+    """All that decoding one more token needs, for n hypotheses."""
 
     memory: Tensor | None  # N M, the encoder's output, until every decoder layer has its keys and values
     source: Packing
     caches: list[Cache]
     length: int = 0  # target tokens so far
-    shared: int = 1
 
     def select(self, rows: Tensor) -> None:
         """Keep the hypotheses `rows` (n,), in that order, in place; one may be chosen several times or not at all."""
-        for cache in self.caches:
-            if cache.target:
-                cache.target.select(rows)
-        sources, counts = (rows // self.shared).unique_consecutive(return_counts=True)
-        if len(rows) and bool((counts == counts[0]).all()):
-            self.shared = int(counts[0])
-        else:
-            sources, self.shared = rows // self.shared, 1
-        if torch.equal(sources, torch.arange(self.source.real.size(0), device=rows.device)):
-            return
-        before, self.source = self.source, self.source.select(sources)
+        before, self.source = self.source, self.source.select(rows)
         if self.memory is not None:
-            self.memory = self.source.pack(before.unpack(self.memory)[sources])
+            self.memory = self.source.pack(before.unpack(self.memory)[rows])
         for cache in self.caches:
-            if cache.memory:
-                cache.memory.select(sources)
+            cache.select(rows)
 
 
 class Transformer(nn.Module):
