@@ -21,7 +21,7 @@ from dragoman.training import journal as journal_module
 from dragoman.training.journal import CURVE_EVERY, Journal, StepMetrics
 from dragoman.training.memory import peak_memory
 
-ROWS = [("A dog.", "개.", "고양이.", "말.")]
+SAMPLES = [{"source": "A dog.", "reference": "개.", "now": "고양이.", "before": "말.", "tag": ""}]
 STATEMENT = Path("/proc/self/statm")
 
 
@@ -131,7 +131,7 @@ def test_a_quiet_journal_prints_nothing_and_an_inactive_one_leaves_no_trace(
         take_steps(journal, clock, CURVE_EVERY, SECONDS_BETWEEN_LINES)
         journal.log("a word")
         journal.record("validation", step=CURVE_EVERY, bleu=1.0)
-        journal.write_samples(CURVE_EVERY, ROWS)
+        journal.write_samples(CURVE_EVERY, SAMPLES)
     assert bool(text.getvalue()) == (active and not quiet)
     files = {"metrics.jsonl", "samples", "tensorboard", "train.log"} if active else set()
     assert {file.name for file in run.glob("*")} == files

@@ -23,15 +23,17 @@ from dragoman.decoding.forced import score
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder
-from dragoman.inspection.history import read_history
+from dragoman.inspection.history import read_film, read_history
 from dragoman.inspection.inspection import inspect
 from dragoman.inspection.occlusion import occlusion
 from dragoman.model import Model, build
 from dragoman.model_folder import read_model, write_model
+from dragoman.server.runs import RunFolders
 from dragoman.text.faults import find_faults
 from dragoman.text.origin import Origin
 from dragoman.text.tags import DefaultTags
 from dragoman.training.average import average
+from dragoman.training.checkpoint import by_step, checkpoints
 from dragoman.translation.safeguards import NO_SAFEGUARDS
 from dragoman.translation.translator import Translator
 
@@ -62,6 +64,19 @@ def test_a_language_without_dev_pairs_is_in_a_script_of_the_model(languages: Pat
     assert scripts == ("HANGUL", "LATIN")
     for output, wrong in (("개가 있어요.", False), ("A dog is here.", False), ("Собака здесь.", True)):
         assert ("wrong script" in find_faults("Un perro.", output, scripts=scripts)) is wrong
+
+
+def test_the_film_of_a_run_reads_a_sample_with_its_tags(languages: Path, pairs: list[Pair]):
+    folders = RunFolders(languages.parent)
+    samples = folders.samples(languages, folders.sampled(languages)[-1])
+    assert [sample["target tag"] for sample in samples] == ["ko"] * len(samples)
+    assert "tag" not in samples[0]
+    kept, pair = by_step(checkpoints(languages)), (samples[0]["source"], samples[0]["reference"])
+    history = read_history("run", kept, [pair], [""], target_tags=["ko"])
+    film = read_film(kept, pair, ("", "ko"))
+    assert (film.source, film.target) == (history.source, history.target)
+    assert torch.equal(film.cross_attention, torch.stack([one.cross_attention for one in history.snapshots]))
+    assert not torch.equal(film.cross_attention, read_film(kept, pair).cross_attention)  # the control
 
 
 def hangul(text: str) -> bool:

@@ -147,22 +147,28 @@ def read_history(
 
 
 def read_film(
-    checkpoints: Mapping[int, Path], pair: tuple[str, str], sentence: int = 1, check: Callable[[], None] = lambda: None
+    checkpoints: Mapping[int, Path],
+    pair: tuple[str, str],
+    tags: tuple[str, str] = ("", ""),
+    sentence: int = 1,
+    check: Callable[[], None] = lambda: None,
 ) -> Film:
     """Return the cross-attention of a pair of texts, given its target, at checkpoints, which are given by step.
 
-    sentence: its number, for the message; check: is called before each checkpoint, and may raise. Raise UsageError for
-    a pair that is too long, DragomanError as `read_history` does.
+    tags: of source and target, '' for none; sentence: its number, for the message; check: is called before each
+    checkpoint, and may raise. Raise UsageError for a pair that is too long, DragomanError as `read_history` does.
     """
     model, tokenizers = read_model(next(iter(checkpoints.values())))
-    followed = encode_pair(tokenizers, pair, "")
+    followed = encode_pair(tokenizers, pair, *tags)
+    given = len(tokenizers.target.tag_ids(tags[1]))
     check_length(followed, sentence, model)
-    columns, rows = (fill_gaps(words(side, ids), side, ids) for side, ids in zip(tokenizers, followed, strict=True))
+    shown = followed[0], followed[1][given:]
+    columns, rows = (fill_gaps(words(side, ids), side, ids) for side, ids in zip(tokenizers, shown, strict=True))
     maps: list[Tensor] = []
     for _, folder in sorted(checkpoints.items()):
         check()
         model, _ = read_model(folder)
-        maps.append(cross_attention(model, followed, rows, columns, folder))
+        maps.append(cross_attention(model, followed, rows, columns, folder, given))
     source, target = ([word.label for word in entries] for entries in (columns, rows))
     return Film(sorted(checkpoints), target, source, first_head(folder, maps[-1]), torch.stack(maps))
 

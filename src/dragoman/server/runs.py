@@ -193,7 +193,7 @@ class RunFolders:
     def samples(self, run: Path, step: int) -> list[dict[str, str]]:
         """Return the sample translations of a step, [] for none: the texts of each by 'source', 'reference', 'now'.
 
-        Where there was a validation before, also by 'before'.
+        Where there was a validation before, also by 'before'; where its corpus has tags, by 'tag' and 'target tag'.
         """
         file = run / "samples" / f"step-{step:08d}.txt"
         if not self.holds(file):
@@ -205,7 +205,7 @@ class RunFolders:
             name, value = line[:13].strip(), line[13:]
             if name == "source":
                 found.append({})
-            if found and name in ("source", "reference", "now", "before"):
+            if found and name in ("source", "reference", "now", "before", "tag", "target tag"):
                 found[-1][name] = value
         return found
 

@@ -5,7 +5,7 @@ import json
 import math
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from dragoman.training.tensorboard import TensorBoardWriter
 
 STOPPED = "stopped"  # how the last line in the log of a run begins that was told to stop
 CURVE_EVERY = 50  # steps between two entries in metrics.jsonl
+ALWAYS = ("source", "reference", "now")  # what a sample shows even where it is empty
 MOST_SHOWN = 20.0  # nats; for a higher loss, the perplexity of this one is shown
 
 
@@ -174,20 +175,19 @@ class Journal:
             self.record("step", step=step, epoch=epoch, **values)
         self.reset()
 
-    def write_samples(self, step: int, rows: Sequence[tuple[str, str, str, str]]) -> None:
-        """Write rows of source, reference, translation now and before to a file of `samples/`, and log them.
+    def write_samples(self, step: int, samples: Sequence[Mapping[str, str]]) -> None:
+        """Write the samples of a validation to a file of `samples/`, and log them: names and texts, '' for none.
 
-        The rows are of the same dev sentences at each validation; '' stands for no translation before.
+        They are of the same dev sentences at each validation.
         """
         if not self.active:
             return
         lines = []
-        for source, reference, now, before in rows:
-            lines += [f"  source     {source}", f"  reference  {reference}", f"  now        {now}"]
-            lines += [f"  before     {before}", ""] if before else [""]
+        for sample in samples:
+            lines += [*(f"  {name:<11}{text}" for name, text in sample.items() if text or name in ALWAYS), ""]
         text = "\n".join(lines)
         replace_file(self.run / "samples" / f"step-{step:08d}.txt", text + "\n")
-        if rows:
+        if samples:
             self.log(text)
 
 

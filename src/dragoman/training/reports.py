@@ -57,8 +57,13 @@ def report_validation(run: Run, validation: Validation, before: list[str], secon
     )
     journal.best_so_far = describe_best(progress, settings)
     earlier = [*(before or ()), *[""] * len(progress.shown)]  # none of those that were not shown before
-    samples = zip(run.dev_corpus.pairs, progress.shown, earlier, strict=False)
-    journal.write_samples(progress.step, [(*pair, now, then) for pair, now, then in samples])
+    corpus = run.dev_corpus
+    columns = zip(corpus.pairs, progress.shown, earlier, corpus.tags, corpus.target_tags, strict=False)
+    samples = [
+        {"source": source, "reference": reference, "now": now, "before": then, "tag": tag, "target tag": target_tag}
+        for (source, reference), now, then, tag, target_tag in columns
+    ]
+    journal.write_samples(progress.step, samples)
 
 
 def describe_best(progress: TrainingProgress, settings: TrainingConfig) -> str:

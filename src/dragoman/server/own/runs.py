@@ -1,6 +1,7 @@
 """Show for dragoman's own API the runs of `dragoman train` in a folder: how far each is, its curves and its samples."""
 
 import os
+from collections import defaultdict
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -211,11 +212,12 @@ def film(call: Call) -> FilmAnswer:
     texts = folders.samples(run, steps[-1]) if steps else []
     if number > len(texts):
         raise Refusal(400, f"there are {len(texts)} sample sentences")
-    pair = texts[number - 1].get("source", ""), texts[number - 1].get("reference", "")
-    asked, films = (str(run), tuple(kept), pair), call.service.films
+    sample = defaultdict(str, texts[number - 1])
+    pair, tags = (sample["source"], sample["reference"]), (sample["tag"], sample["target tag"])
+    asked, films = (str(run), tuple(kept), pair, tags), call.service.films
     with call.service.turn(call.ticket):
         if asked not in films:
-            made = read_film(kept, pair, number, call.ticket.check)
+            made = read_film(kept, pair, tags, number, call.ticket.check)
             films[asked] = made
             if len(films) > KEPT:
                 del films[next(iter(films))]
