@@ -57,7 +57,7 @@ def verify_files(folder: Path) -> None:
 
     The card, which older manifests list, may be missing or changed.
     """
-    for damage in find_damage(folder, read_manifest(folder)):
+    if damage := next(find_damage(folder, read_manifest(folder)), None):
         raise DragomanError(f"{damage}; copy or download the folder again")
 
 

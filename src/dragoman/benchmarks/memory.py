@@ -21,6 +21,7 @@ from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import describe_machine, markdown_table
+from dragoman.model import parameter_count
 from dragoman.model_folder import read_model
 
 WORDS, VOCABULARY, LENGTH = 50_000, 8000, 12  # number of made-up words; subwords; mean words of a sentence
@@ -99,7 +100,7 @@ def measure(count: int, threads: int, steps: int, folder: Path) -> MemoryUse:
     if status:
         raise DragomanError(f"training on {count:,} pairs failed; see its message above")
     peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    model = sum(parameter.numel() for parameter in read_model(out)[0].parameters())
+    model = parameter_count(read_model(out)[0])
     return MemoryUse(count, tokenise_seconds, plan_seconds, size, peak, BYTES * model)
 
 

@@ -145,7 +145,7 @@ class SynthesisOptions:
     engine: EngineName = "native"
     "what translates: our own search, or CTranslate2, usually the fastest on CPUs"
     compute_type: Literal["float32", "bfloat16", "int8"] = "float32"
-    "data type of matmuls on a CPU; int8 is the fastest with ctranslate2; with native, bfloat16 if there is AMX"
+    "data type of matmuls; on CPUs int8 is the fastest with ctranslate2; with native, bfloat16 if there is AMX"
 
     def check(self, search: SearchConfig) -> "Shard":
         """Return the shard of this process. Raise UsageError for flags that make no sense for synthesis."""

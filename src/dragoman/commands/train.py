@@ -37,9 +37,8 @@ class Options:
 def main(arguments: list[str]) -> None:
     """Run `dragoman train`: train into the run folder, or resume the run that is there."""
     arguments = [name_section(argument) for argument in arguments]
-    for name in arguments[:1]:
-        if not name.startswith("-"):
-            check_is_settings_file(name)
+    if arguments and not arguments[0].startswith("-"):
+        check_is_settings_file(arguments[0])
     start = defaults(arguments)
     options = parse(Options, "train", arguments, start)
     if options.config != start.config:

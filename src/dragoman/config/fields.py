@@ -60,7 +60,7 @@ Layers = Annotated[int, at_least(0), at_most(MAX_LAYERS)]
 Count = Annotated[int, at_least(1), at_most(MAX_COUNT)]  # of tokens, steps, pairs
 CountOrZero = Annotated[int, at_least(0), at_most(MAX_COUNT)]
 Fraction = Annotated[float, at_least(0), below(1)]
-Duration = Annotated[float, above(0), below(math.inf)]
+Positive = Annotated[float, above(0), below(math.inf)]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dragoman.config.fields import (
     MAX_THREADS,
     Count,
     CountOrZero,
-    Duration,
+    Positive,
     at_least,
     at_most,
     below,
@@ -47,7 +47,7 @@ class ServeConfig:
     engine: EngineName = "native"
     "what translates; ctranslate2 is usually the fastest on CPUs, but finishes even a batch that nobody is waiting for"
     compute_type: ComputeType = "float32"
-    "data type of matmuls on a CPU; auto: the fastest that this processor has"
+    "data type of matmuls, on a GPU float32 or bfloat16; auto: the fastest in batches here"
     device: Device = "auto"
     "where the native engine computes"
     threads: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
@@ -66,9 +66,9 @@ class ServeConfig:
     "largest beam size that a request may ask for; alternatives are limited to one less"
     patience: Annotated[float, at_least(1), at_most(MAX_BEAMS)] | None = None
     "end a search after patience * beam finished hypotheses, 1 for speed; default: when hardly any would be better"
-    deadline: Duration = 30.0
+    deadline: Positive = 30.0
     "seconds after which a request that is not finished is answered with an error"
-    max_wait: Duration = 4.0
+    max_wait: Positive = 4.0
     "refuse a request (503, with Retry-After) that would wait for more than this many seconds"
     requests: Annotated[int, at_least(1), at_most(1024)] = 64
     "requests that are translated at the same time; more are refused (503)"
@@ -98,7 +98,7 @@ class ServeConfig:
     "folder for the corrections of users: a TSV file for each pair, such as en-de.tsv, for dragoman train"
     runs: str | None = None
     "folder with runs of dragoman train, which the page at /runs follows"
-    grace: Duration = 30.0
+    grace: Positive = 30.0
     "seconds that accepted requests may take after SIGTERM"
 
     __repr__ = short_repr

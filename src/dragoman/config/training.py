@@ -8,8 +8,8 @@ from dragoman.config.fields import (
     MAX_THREADS,
     Count,
     CountOrZero,
-    Duration,
     Fraction,
+    Positive,
     at_least,
     at_most,
     check_fields,
@@ -35,7 +35,7 @@ class TrainingConfig:
     "maximum number of passes over the corpus"
     max_steps: Count | None = None
     "maximum number of updates"
-    minutes: Duration | None = None
+    minutes: Positive | None = None
     "maximum training time in minutes"
     stop_on: Literal["bleu", "chrf", "loss"] = "bleu"
     "metric on the dev pairs that decides which checkpoint is the best, and when patience runs out"
@@ -58,7 +58,7 @@ class TrainingConfig:
     # Learning rate
     schedule: Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"] = "paper"
     "learning rate schedule, after a linear warm-up; cosine and linear decay to zero at max_steps"
-    learning_rate: Duration = 1.0
+    learning_rate: Positive = 1.0
     "schedule paper: factor on d_model^-0.5 * min(step^-0.5, step * warmup^-1.5); others: peak rate, such as 0.001"
     warmup: Count = 4000
     "steps over which the learning rate rises"
@@ -104,7 +104,7 @@ class TrainingConfig:
     "recompute activations in the backward pass: less memory, about a third slower"
     shard: bool = False
     "under torchrun: shard weights, gradients and moments (FSDP), for models too large for one process"
-    rank_timeout: Duration = 10.0
+    rank_timeout: Positive = 10.0
     "minutes to wait for a process that does not answer"
 
     # Reproducibility

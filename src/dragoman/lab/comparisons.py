@@ -21,6 +21,7 @@ from dragoman.inspection.plots.training import COLOURS, MARKS, read_metrics
 from dragoman.lab.drawing import LOSS, Panel, lines
 from dragoman.lab.experiment import Claims, Effort, Experiment, Figure, Findings, Sentences, Table
 from dragoman.lab.shared_projections import ONE, PAIR, SEPARATE
+from dragoman.model import parameter_count
 from dragoman.training.loop import open_journal, train
 from dragoman.translation.translator import Translator
 
@@ -78,7 +79,7 @@ def train_variant(variant: Variant, seed: int, steps: int, sentences: Sentences)
         losses = tuple(metrics.points("step", "step", "loss"))
         seconds = max((second for _, second in metrics.points("step", "step", "seconds")), default=seconds)
     return Trained(
-        sum(parameter.numel() for parameter in translator.model.parameters()),
+        parameter_count(translator.model),
         seconds / 60,
         progress.best_loss,
         scores.bleu.value,

@@ -17,6 +17,7 @@ from dragoman.lab.drawing import learning_panel, lines
 from dragoman.lab.experiment import Claims, Effort, Figure, Findings, Table, experiment
 from dragoman.lab.reversal_setup import CLEARLY, MAX_WORDS, PAIRS, RATE, TASK, WARMUP, last, rate, transformer
 from dragoman.lab.tasks import Learned, learn, make_batch, reversing
+from dragoman.model import parameter_count
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.capture import AttentionCapture
 from dragoman.model.transformer import Transformer
@@ -34,7 +35,7 @@ PAPER = {1: (5.29, 24.9), 4: (5.00, 25.5), 8: (4.92, 25.8), 16: (4.91, 25.8), 32
 def count_layer_parameters(d_model: int, config: AttentionConfig) -> int:
     """Return the number of parameters of one attention layer. No memory is allocated for them."""
     with torch.device("meta"):
-        return sum(p.numel() for p in MultiHeadAttention(d_model, config).parameters())
+        return parameter_count(MultiHeadAttention(d_model, config))
 
 
 def count_base_parameters(heads: int) -> int:
@@ -43,7 +44,7 @@ def count_base_parameters(heads: int) -> int:
     """
     config = replace(BASE.model, attention=replace(BASE.model.attention, heads=heads))
     with torch.device("meta"):
-        return sum(p.numel() for p in Transformer(config, BASE.vocabulary).parameters())
+        return parameter_count(Transformer(config, BASE.vocabulary))
 
 
 def mean_entropy(weights: Tensor) -> Tensor:

@@ -198,7 +198,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
     Raise OSError where the system cannot read a file: what it holds may be sound.
     """
-    for damage in find_damage(folder, read_manifest(folder, [*FILES, TRAINING_STATE, PROGRESS])):
+    if damage := next(find_damage(folder, read_manifest(folder, [*FILES, TRAINING_STATE, PROGRESS])), None):
         raise DragomanError(str(damage))
     model, tokenizers = load_model(folder)
     progress = read_progress(folder)

@@ -81,8 +81,8 @@ class Translator:
         model: what scores and aligns words, and what the engine is made of where none is given; tokenizers: the one of
         both sides, or those of source and target; alignment: its layer and head for word alignments, None where they
         were not measured; scripts: in which the target language is written, as `text.scripts` names them; extent: how
-        much text a training source had, None for a sentence;
-        tag, target_tag: those of texts for which `translate` is given none.
+        much text a training source had, None for a sentence; tag, target_tag: those of texts for which `translate` is
+        given none.
         """
         if tokenizers is None or isinstance(model, str | Path):  # what people try first
             folder = str(model) if isinstance(model, str | Path) else "runs/mine"
@@ -223,6 +223,13 @@ class Translator:
     def annotator(self) -> Annotator:
         """The annotator that scores and aligns words with the model; with the first one of an ensemble."""
         return Annotator(self.model, self.tokenizers, self.alignment, self.tag, self.target_tag)
+
+    @cached_property
+    def term_placer(self) -> TermPlacer | None:
+        """What puts terms of a glossary into translations; None for a model without attention over its source."""
+        if self.alignment is None:
+            return None
+        return TermPlacer(self.model, self.tokenizers, self.alignment, len(self.target_tag_ids))
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a string is a sequence of strings, but is not meant as one
@@ -448,16 +455,16 @@ class Translator:
 
     def _translate_segments(self, segments: Sequence[Segment]) -> list[SegmentResult]:
         """Return the candidates for each segment, best first; where the first one was faulty, of two searches."""
-        search = [
+        searched = [
             not (segment.markup or segment.given) and (self.extent.wordless or self.safeguards.has_words(segment.text))
             for segment in segments
         ]
-        hypotheses = iter(self._search_segments(list(compress(segments, search)), self.search))
+        hypotheses = iter(self._search_segments(list(compress(segments, searched)), self.search))
         first = [
             [self._judge(segment, self.tokenizers.target.decode(one.tokens), one) for one in next(hypotheses)]
-            if searched
+            if found
             else [self._without_search(segment)]
-            for segment, searched in zip(segments, search, strict=True)
+            for segment, found in zip(segments, searched, strict=True)
         ]
         flagged = [row for row, candidates in enumerate(first) if candidates[0].faults and not segments[row].given]
         second = dict(zip(flagged, self._retry([segments[index] for index in flagged]), strict=True)) if flagged else {}
@@ -560,10 +567,8 @@ class Translator:
         best, terms = [own[0].tokens for own in found], [own.terms for own in bound]
         nonsense = far_less_probable(self.model, sources, plain, best, terms)
         stand = [True] * len(segments)
-        if self.alignment is not None:
-            stand = TermPlacer(self.model, self.tokenizers, self.alignment, len(self.target_tag_ids)).stand(
-                segments, best
-            )
+        if self.term_placer is not None:
+            stand = self.term_placer.stand(segments, best)
         return [
             own if stands and not senseless else []
             for own, stands, senseless in zip(found, stand, nonsense, strict=True)
@@ -586,10 +591,9 @@ class Translator:
             for rank, one in enumerate(own)
             if segments[row].terms and self._unmet(segments[row], one)
         ]
-        if not missing or self.alignment is None:
+        if not missing or self.term_placer is None:
             return placed
-        placer = TermPlacer(self.model, self.tokenizers, self.alignment, len(self.target_tag_ids))
-        drafts = placer.place(
+        drafts = self.term_placer.place(
             [segments[row] for row, _ in missing], [placed[row][rank] for row, rank in missing], search.length_penalty
         )
         for (row, rank), draft in zip(missing, drafts, strict=True):
