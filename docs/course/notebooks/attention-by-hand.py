@@ -209,18 +209,20 @@ for linear, matrix in ((layer.query, W_query), (layer.key, W_key), (layer.value,
 layer
 # %% en
 # The layer's `kernel` is the function that compares and mixes. It takes batches of heads, so our matrices get two
-# dimensions of size 1 in front. It gives our output, bit for bit, with and without the mask.
+# dimensions of size 1 in front. With and without the mask it gives our output, up to rounding: it adds the same numbers
+# in another order.
 # %% ko
 # 이 층의 `kernel`이 비교하고 섞는 일을 하는 함수예요. 배치와 헤드 차원이 있는 입력을 받기 때문에, 우리 행렬 앞에
-# 크기가 1인 차원 두 개를 붙여요. 마스크가 있을 때도 없을 때도 우리가 계산한 출력과 비트 하나까지 똑같아요.
+# 크기가 1인 차원 두 개를 붙여요. 마스크가 있을 때도 없을 때도 우리가 계산한 출력과 같아요. 같은 수를 다른 순서로
+# 더하기 때문에 반올림 오차만 달라요.
 # %%
 batch = x[None, None]
 theirs = layer.kernel(layer.query(batch), layer.key(batch), layer.value(batch), None, 0.0)
 print(theirs[0, 0])
-assert torch.equal(theirs[0, 0], output)
+assert torch.allclose(theirs[0, 0], output)
 
 theirs = layer.kernel(layer.query(batch), layer.key(batch), layer.value(batch), may_attend, 0.0)
-assert torch.equal(theirs[0, 0], masked @ value)
+assert torch.allclose(theirs[0, 0], masked @ value)
 
 
 # %% en
