@@ -111,6 +111,7 @@ def test_a_header_is_told_and_read_as_a_pair(tmp_path: Path, line: str):
         ("a cat", "if the targets are in another file"),
         ("A cat, a dog; 1,000 mice.", "if the targets are in another file"),
         ("a\tb\tCC-BY", "cut -f 1,2"),
+        ("17\ta\tb", "cut -f 2,3"),
         ("a ||| b", "makes ||| a tab"),
         ("a cat;un gato", ".csv"),
         ('"a cat","un gato"', ".csv"),

@@ -48,9 +48,11 @@ TABLE = """
 --model.positions: position-encoding max-relative-positions
 --preset: arch architecture model-type config-name task
 --vocabulary: vocab vocabs vocab-size src-vocab-size dim-vocabs bpe-size num-symbols
+--languages: source-lang target-lang src-lang tgt-lang source-language target-language sl tl langs lang-pairs
 --init-from: restore-file train-from pretrained-model finetune-from-model model-name-or-path load-model
 --train: train-data train-sets train-file train-path train-src train-corpus trainpref data data-path source
 --dev: valid valid-data valid-sets valid-src validpref validation-file val dev-data eval-file
+--teacher: m model teacher-model
 --test: test-file testpref test-data
 --model: model-dir model-path model-name-or-path models path checkpoint load-from
 --out: model-dir model-path save-dir save-model save-path output-dir out-dir checkpoint-dir output o

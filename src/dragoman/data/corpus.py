@@ -284,9 +284,13 @@ def _read_tsv(path: str, on_problem: OnProblem) -> Iterator[Row]:
 
 
 def advise_columns(line: str) -> str:
-    """Return what to do about a file that has lines such as this one, without two columns of TSV."""
+    """Return what to do about a file that has lines such as this one, without two columns of TSV.
+
+    A first column without letters is taken for a number of the pair.
+    """
     if "\t" in line:
-        return "cut -f 1,2 keeps the first two"
+        numbered = re.search(r"[^\W\d_]", line.split("\t")[0]) is None
+        return "cut -f 2,3 keeps the second and the third" if numbered else "cut -f 1,2 keeps the first two"
     if "|||" in line:
         return r"sed 's/ *||| */\t/' makes ||| a tab"
     if re.search(r'";"|","|[^\s\d][;,][^\s\d]', line):

@@ -27,11 +27,12 @@ FAULTY = "translations with a fault"  # a reason to leave out, followed by the f
 
 
 def make_blocks(
-    job: Job, numbers: Sequence[int], provenance: Record, device: torch.device, progress: TextProgress
+    job: Job, numbers: Sequence[int], count: int, provenance: Record, device: torch.device, progress: TextProgress
 ) -> None:
     """Translate the blocks with these numbers, from 0, and write each to its file as soon as it is done.
 
-    provenance: what the job is made of; its hash is written into each block.
+    count: of their texts, to show how far it is; provenance: what the job is made of; its hash is written into each
+    block.
     """
     translator = Translator.load(
         job.model,
@@ -46,7 +47,7 @@ def make_blocks(
     limit = 4 * max_tokens(job, translator) * max(map(len, translator.tokenizers.source.pieces))
     texts = (LocatedText(location, one_column(text)[:limit]) for location, text in job.texts())
     wanted, done = set(numbers), 0
-    progress.begin(job.out.name, len(numbers) * job.block)
+    progress.begin(job.out.name, count)
     try:
         for number in range(max(numbers) + 1):
             block = list(islice(texts, job.block))

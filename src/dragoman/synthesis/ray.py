@@ -38,7 +38,8 @@ def synthesise_on_ray(job: Job, progress: TextProgress) -> Record | None:
         raise DragomanError("--ray needs a package: pip install 'dragoman[ray]'") from None
     provenance = job.provenance()
     if not finished_record(job, provenance):
-        blocks = block_count(job, start_record(job, provenance))
+        started = start_record(job, provenance)
+        blocks, texts = block_count(job, started), started["texts"]
         try:
             # Ray prints remarks of its own; standard output is for results.
             with contextlib.redirect_stdout(sys.stderr):
@@ -50,13 +51,13 @@ def synthesise_on_ray(job: Job, progress: TextProgress) -> Record | None:
                 work = ray.remote(synthesise_shard).options(num_cpus=1, num_gpus=1 if gpus else 0, max_retries=RETRIES)
                 absolute, device = with_absolute_paths(job), "cuda" if gpus else "cpu"
                 running = [work.remote(absolute, Shard(number, count), device) for number in range(1, count + 1)]
-                progress.begin(job.out.name, blocks * job.block)
+                progress.begin(job.out.name, texts)
                 while running:
                     done, running = ray.wait(running, timeout=SECONDS_BETWEEN_LINES)
                     ray.get(done)
                     if running:  # the last one deletes the blocks
                         made = sum(job.block_file(number).exists() for number in range(blocks))
-                        progress.show_done(made * job.block)
+                        progress.show_done(min(made * job.block, texts))
         except RayTaskError as error:
             raise DragomanError(str(error.cause)) from None
         except (RayError, ConnectionError) as error:

@@ -25,7 +25,8 @@ def synthesise(job: Job, shard: Shard, device: torch.device, progress: TextProgr
             count = block_count(job, started)
             ours = range(shard.number - 1, count, shard.count)
             if to_make := [number for number in ours if not job.block_file(number).exists()]:
-                make_blocks(job, to_make, provenance, device, progress)
+                texts = sum(min(job.block, started["texts"] - number * job.block) for number in to_make)
+                make_blocks(job, to_make, texts, provenance, device, progress)
             missing = sum(not job.block_file(number).exists() for number in range(count))
             if missing and not job.out.exists():
                 progress.log(f"{job.out}: {missing:,} of {count:,} blocks are left for other shards")

@@ -63,10 +63,15 @@ def check_same_settings(config: RunConfig, previous: RunConfig) -> list[str]:
             changes.append(f"from now on, {name} is {new.get(name)} instead of {old.get(name)}")
         elif setting not in MAY_CHANGE - fixed:
             raise UsageError(
-                f"{config.out} was started with {name} = {old.get(name, 'default')}, not {new.get(name, 'default')}: "
+                f"{config.out} was started with {name} = {shown(old.get(name))}, not {shown(new.get(name))}: "
                 "choose another --out, or the same settings to resume it"
             )
     return changes
+
+
+def shown(value: Any) -> str:
+    """Return the value of a setting for a message; None for one that was left out."""
+    return "default" if value is None else str(value) or "nothing"
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

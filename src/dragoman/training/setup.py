@@ -312,6 +312,7 @@ def tokenizers_of_run(
                 )
             tokenizers = Tokenizers.of(reader.extend(texts, size, tags, terms))
     else:
+        journal.log(f"learning subwords from {' '.join(spec.name for spec in train)}")
         new = Tokenizer.train(texts, config.vocabulary, PRESETS[config.preset].vocabulary, tags, terms)
         tokenizers = Tokenizers.of(new)
     if cut:
@@ -359,6 +360,8 @@ def cached_dataset(
                     journal.log(note)
                 return pairs
     record.unlink(missing_ok=True)
+    if not expected:
+        journal.log(f"tokenising {' '.join(spec.name for spec in specs)}")
     pairs, notes = tokenise(specs, tokenizers, max_tokens, file, concatenate, expected)
     for note in notes:
         journal.log(note)
