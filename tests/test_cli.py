@@ -159,6 +159,8 @@ BAD = [
     ("train --steps 20", 2, "train has no flag --steps; did you mean --training.max-steps?"),
     ("train --lr 1 --train {train}", 2, "train has no flag --lr; did you mean --training.learning-rate?"),
     ("train --batch-size=64", 2, "train has no flag --batch-size; did you mean --training.batch-tokens?"),
+    ("train --source-lang en --target-lang es", 2, "train has no flag --source-lang; did you mean --languages?"),
+    ("distill -m runs/mine", 2, "distill has no flag -m; did you mean --teacher?"),
     ("translate --num-beams 8 x", 2, "translate has no flag --num-beams; did you mean --beam?"),
     ("translate -m {brief} -i a.md -o b.md --n-best 2", 2, "--n-best 2 is for lines; a document has one translation"),
     ("translate --alternatives 3 x", 2, "translate has no flag --alternatives; did you mean --n-best?"),

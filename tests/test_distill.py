@@ -15,6 +15,7 @@ from processes import KILLED, Command, signal_before
 from dragoman.cli import main
 from dragoman.config import FeedForwardConfig, ModelConfig, RunConfig, SearchConfig, read_toml
 from dragoman.data.corpus import Pair, read_corpus
+from dragoman.evaluation import compare
 from dragoman.evaluation.compare import compare_models
 from dragoman.evaluation.metrics import evaluate
 from dragoman.model_folder import load_model
@@ -97,6 +98,13 @@ def test_with_beams_two_and_one_are_measured_too(student: Path, trained: Path, f
         assert evaluate(translations, references).bleu.value == row.scores.bleu.value
     lines = [line.split(" | ")[0] for line in str(comparison).splitlines() if line.startswith("| student, native")]
     assert lines == ["| student, native", "| student, native, beam 2", "| student, native, greedy"]
+
+
+def test_fewer_beams_cut_texts_as_the_search_does(trained: Path, few: Corpus, monkeypatch: pytest.MonkeyPatch):
+    searches: list[SearchConfig] = []
+    monkeypatch.setattr(compare, "count_tokens", lambda translator, ids: searches.append(translator.search) or 1)
+    compare_models({"teacher": trained}, [few[1]], SearchConfig(beam=2, extra_length=5, split="none"))
+    assert {(one.beam, one.split) for one in searches} == {(2, "none"), (1, "none")}
 
 
 def test_a_killed_distillation_ends_as_one_that_was_not(student: Path, trained: Path, few: Corpus, tmp_path: Path):

@@ -435,6 +435,14 @@ def test_a_corpus_that_cannot_be_read_is_reported_before_anything_is_translated(
     assert not list(tmp_path.glob("out.tsv*"))
 
 
+@pytest.mark.parametrize(("shard", "total"), [(Shard(), 60), (Shard(1, 2), 4 * BLOCK + 4), (Shard(2, 2), 4 * BLOCK)])
+def test_progress_counts_the_texts_of_the_shard(job: Job, shard: Shard, total: int):
+    """Also those of the last block, which are fewer."""
+    progress = TextProgress(quiet=True)
+    synthesise.synthesise(job, shard, torch.device("cpu"), progress)
+    assert progress.total == total
+
+
 def test_text_that_changes_during_the_translation_is_not_joined(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -23,8 +23,8 @@ from dragoman.decoding.forced import score
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
 from dragoman.files import new_folder
-from dragoman.inspection.history import read_film, read_history
-from dragoman.inspection.inspection import inspect
+from dragoman.inspection.history import encode_pair, read_film, read_history
+from dragoman.inspection.inspection import inspect, run_forced
 from dragoman.inspection.occlusion import occlusion
 from dragoman.model import Model, build
 from dragoman.model_folder import read_model, write_model
@@ -77,6 +77,9 @@ def test_the_film_of_a_run_reads_a_sample_with_its_tags(languages: Path, pairs: 
     assert (film.source, film.target) == (history.source, history.target)
     assert torch.equal(film.cross_attention, torch.stack([one.cross_attention for one in history.snapshots]))
     assert not torch.equal(film.cross_attention, read_film(kept, pair).cross_attention)  # the control
+    model, tokenizers = read_model(kept[max(kept)])
+    weights = run_forced(model, *encode_pair(tokenizers, pair, "", "ko"))[0]["cross"]
+    assert torch.equal(film.cross_attention[-1][..., -1, -1], weights[..., -1, -1])  # from EOS to EOS, behind the tag
 
 
 def hangul(text: str) -> bool:

@@ -805,6 +805,8 @@ def test_what_a_run_started_from_stays_and_may_be_left_out(corpus: Corpus, tmp_p
     assert dragoman(*tuned, "--init-from", tmp_path / "old", "--training.max-steps", 1).code == 0
     other = dragoman(*tuned, "--init-from", tmp_path / "nothing", "--training.max-steps", 2)
     assert (other.code, f"was started with init_from = {tmp_path / 'old'}, not " in other.err) == (2, True)
+    other = dragoman("train", *files, *make, "--init-from", tmp_path / "new", "--training.max-steps", 2)
+    assert (other.code, "was started with init_from = nothing, not " in other.err) == (2, True)
     assert dragoman(*tuned, "--training.max-steps", 2).code == 0
     assert progress(tmp_path / "new")["step"] == 2
     assert f"Started from the weights of {tmp_path / 'old'}." in (tmp_path / "new/best/card.md").read_text("utf-8")

@@ -201,7 +201,7 @@ def test_no_output_has_a_slope_toward_a_later_input():
 
 
 @pytest.mark.parametrize("turns", [[[0, 0, 1, 1, 2, 2]], [[0, 0, 2, 2], [3, 2, 1, 1], [2, 3]], [[0, 1, 1], [2, 0, 1]]])
-def test_hypotheses_of_one_source_share_its_memory_and_go_on_as_themselves(turns: list[list[int]]):
+def test_hypotheses_that_are_chosen_go_on_as_themselves(turns: list[list[int]]):
     model, state, target, owner = little(), None, TARGET, torch.arange(len(SOURCE))
     state = model.start(SOURCE)
     for step, numbers in enumerate([*turns, None]):

@@ -76,7 +76,7 @@ class Machine:
         monkeypatch.setattr(WaitingThreads, "read", lambda _: self.reading)
 
     def crowd(self, cores: int, threads: int) -> "Machine | Crowd":
-        if threading.get_ident() != self.thread:  # of the test's own process, whose cores an earlier test has watched
+        if threading.get_ident() != self.thread:  # of a real watcher, which an earlier test started
             return Crowd(cores, threads)
         assert (cores, threads) == (2, 2)
         self.teams += 1

@@ -93,7 +93,6 @@ def learn(out: Path, corpus: Path, languages: str | None, preset: Preset[Transfo
         dev=(str(corpus / "dev.tsv"),),
         languages=languages,
         out=str(out),
-        preset="tiny",  # whose training settings `preset` has, but for the length
         vocabulary=preset.vocabulary,
         model=preset.model,
         training=replace(preset.training, minutes=minutes),

@@ -6,6 +6,7 @@ Shapes: L layers with attention over the source, H heads, W target words, U sour
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 from dragoman.alignment.heads import AlignmentHead
 from dragoman.alignment.words import Word, fill_gaps, merge_tokens, subwords, words
 from dragoman.data.batches import Batch, Ids, plan_batches
-from dragoman.data.tokenizers import Tokenizers
+from dragoman.data.tokenizers import SideTokenizer, Tokenizers
 from dragoman.decoding.forced import max_positions
 from dragoman.errors import DragomanError, UsageError
 from dragoman.inspection.gradients import LayerNumbers, loss_and_gradient_norms, relative_updates
@@ -124,25 +125,21 @@ def read_history(
     model, tokenizers = read_model(next(iter(checkpoints.values())))
     both = list(zip(tags, target_tags or [""] * len(tags), strict=True))
     encoded = [encode_pair(tokenizers, pair, *own) for pair, own in zip(pairs[: 10 * SAMPLE], both, strict=False)]
-    followed = encode_pair(tokenizers, pairs[sentence - 1], *both[sentence - 1])
-    given = len(tokenizers.target.tag_ids(both[sentence - 1][1]))
-    shown = followed[0], followed[1][given:]
-    check_length(followed, sentence, model)
+    followed = follow(tokenizers, pairs[sentence - 1], both[sentence - 1], subwords if by_subwords else words)
+    check_length(followed.pair, sentence, model)
     fitting = [pair for pair in encoded if max(map(len, pair)) < min(BATCH_TOKENS, max_positions(model))]
-    sample = fitting[:SAMPLE] or [followed]
+    sample = fitting[:SAMPLE] or [followed.pair]
     batches = make_batches(sample)
-    split = subwords if by_subwords else words
-    columns, rows = (fill_gaps(split(side, ids), side, ids) for side, ids in zip(tokenizers, shown, strict=True))
     snapshots: list[Snapshot] = []
     before: Model | None = None
     for step, folder in sorted(checkpoints.items()):
         model, _ = read_model(folder)
-        maps = cross_attention(model, followed, rows, columns, folder, given)
+        maps = cross_attention(model, followed, folder)
         loss, gradients = loss_and_gradient_norms(model, batches, smoothing)
         updates = relative_updates(before, model) if before else {}
         snapshots.append(Snapshot(step, loss, gradients, updates, normalised_entropies(model, batches), maps))
         before = model
-    source, target = ([word.label for word in entries] for entries in (columns, rows))
+    source, target = followed.labels()
     return History(run, len(sample), target, source, first_head(folder, maps), snapshots)
 
 
@@ -159,18 +156,41 @@ def read_film(
     checkpoint, and may raise. Raise UsageError for a pair that is too long, DragomanError as `read_history` does.
     """
     model, tokenizers = read_model(next(iter(checkpoints.values())))
-    followed = encode_pair(tokenizers, pair, *tags)
-    given = len(tokenizers.target.tag_ids(tags[1]))
-    check_length(followed, sentence, model)
-    shown = followed[0], followed[1][given:]
-    columns, rows = (fill_gaps(words(side, ids), side, ids) for side, ids in zip(tokenizers, shown, strict=True))
+    followed = follow(tokenizers, pair, tags, words)
+    check_length(followed.pair, sentence, model)
     maps: list[Tensor] = []
     for _, folder in sorted(checkpoints.items()):
         check()
         model, _ = read_model(folder)
-        maps.append(cross_attention(model, followed, rows, columns, folder, given))
-    source, target = ([word.label for word in entries] for entries in (columns, rows))
+        maps.append(cross_attention(model, followed, folder))
+    source, target = followed.labels()
     return Film(sorted(checkpoints), target, source, first_head(folder, maps[-1]), torch.stack(maps))
+
+
+class Followed(NamedTuple):
+    """A pair whose cross-attention is looked at."""
+
+    pair: Pair  # with its tags
+    tag: int  # tokens of the target's tag, which is not shown
+    source: list[Word]  # with EOS and the other tokens that belong to no word
+    target: list[Word]  # as `source`
+
+    def labels(self) -> tuple[list[str], list[str]]:
+        """Return what source and target are shown as."""
+        return [word.label for word in self.source], [word.label for word in self.target]
+
+
+def follow(
+    tokenizers: Tokenizers,
+    texts: tuple[str, str],
+    tags: tuple[str, str],
+    split: Callable[[SideTokenizer, Ids], list[Word]],
+) -> Followed:
+    """Return a pair of texts with their tags, '' for none, cut into words by `split`: `words` or `subwords`."""
+    pair, tag = encode_pair(tokenizers, texts, *tags), len(tokenizers.target.tag_ids(tags[1]))
+    shown = pair[0], pair[1][tag:]
+    source, target = (fill_gaps(split(side, ids), side, ids) for side, ids in zip(tokenizers, shown, strict=True))
+    return Followed(pair, tag, source, target)
 
 
 def check_length(pair: Pair, sentence: int, model: Model) -> None:
@@ -206,15 +226,12 @@ def make_batches(pairs: Sequence[Pair]) -> list[Batch]:
     ]
 
 
-def cross_attention(
-    model: Model, pair: Pair, rows: list[Word], columns: list[Word], folder: Path, tag: int = 0
-) -> Tensor:
+def cross_attention(model: Model, followed: Followed, folder: Path) -> Tensor:
     """Return the cross-attention (L, H, W, U) of a model between the words of a pair, given the target.
 
-    rows, columns: the target words and source words, EOS included; folder: the model's, for the message; tag: how many
-    tokens stand before the words of the target. Raise DragomanError for a model without attention over the source.
+    folder: the model's, for the message. Raise DragomanError for a model without attention over the source.
     """
-    weights = run_forced(model, *pair)[0]["cross"]
+    weights = run_forced(model, *followed.pair)[0]["cross"]
     if not len(weights):
         raise DragomanError(f"{folder}: this model has no attention over the source: there is nothing to show")
-    return merge_tokens(weights[:, :, tag:], rows, columns)
+    return merge_tokens(weights[:, :, followed.tag :], followed.target, followed.source)

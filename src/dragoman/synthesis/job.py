@@ -6,7 +6,7 @@ decides the bytes. Blocks of different provenance are never joined.
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -177,6 +177,11 @@ def start_record(job: Job, provenance: Record) -> Record:
 def block_count(job: Job, record: Record) -> int:
     """Return how many blocks the texts of a job make. record: what `start_record` returned."""
     return -(-record["texts"] // job.block)
+
+
+def count_texts(job: Job, record: Record, numbers: Iterable[int]) -> int:
+    """Return how many texts the blocks with these numbers have, from 0. record: what `start_record` returned."""
+    return sum(min(job.block, record["texts"] - number * job.block) for number in numbers)
 
 
 def read_record(file: Path, *keys: str) -> Record:

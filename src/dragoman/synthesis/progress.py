@@ -9,7 +9,7 @@ class TextProgress(ProgressDisplay):
     """Show how many texts are translated: as a bar on a terminal, in a log as a line from time to time."""
 
     def begin(self, name: str, total: int) -> None:
-        """Start showing progress towards `total` texts, an upper bound, for the file `name`."""
+        """Start showing progress towards `total` texts for the file `name`."""
         self.name, self.total = name, total
         self.began = self.last_line = time.monotonic()
         self.start()

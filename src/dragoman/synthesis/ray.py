@@ -11,7 +11,7 @@ import torch
 from dragoman.console import SECONDS_BETWEEN_LINES
 from dragoman.data.spec import CorpusSpec
 from dragoman.errors import DragomanError
-from dragoman.synthesis.job import Job, Record, block_count, finished_record, start_record
+from dragoman.synthesis.job import Job, Record, block_count, count_texts, finished_record, start_record
 from dragoman.synthesis.progress import TextProgress
 from dragoman.synthesis.shard import Shard
 from dragoman.synthesis.synthesise import synthesise
@@ -39,7 +39,7 @@ def synthesise_on_ray(job: Job, progress: TextProgress) -> Record | None:
     provenance = job.provenance()
     if not finished_record(job, provenance):
         started = start_record(job, provenance)
-        blocks, texts = block_count(job, started), started["texts"]
+        blocks = block_count(job, started)
         try:
             # Ray prints remarks of its own; standard output is for results.
             with contextlib.redirect_stdout(sys.stderr):
@@ -51,13 +51,13 @@ def synthesise_on_ray(job: Job, progress: TextProgress) -> Record | None:
                 work = ray.remote(synthesise_shard).options(num_cpus=1, num_gpus=1 if gpus else 0, max_retries=RETRIES)
                 absolute, device = with_absolute_paths(job), "cuda" if gpus else "cpu"
                 running = [work.remote(absolute, Shard(number, count), device) for number in range(1, count + 1)]
-                progress.begin(job.out.name, texts)
+                progress.begin(job.out.name, started["texts"])
                 while running:
                     done, running = ray.wait(running, timeout=SECONDS_BETWEEN_LINES)
                     ray.get(done)
                     if running:  # the last one deletes the blocks
-                        made = sum(job.block_file(number).exists() for number in range(blocks))
-                        progress.show_done(min(made * job.block, texts))
+                        made = [number for number in range(blocks) if job.block_file(number).exists()]
+                        progress.show_done(count_texts(job, started, made))
         except RayTaskError as error:
             raise DragomanError(str(error.cause)) from None
         except (RayError, ConnectionError) as error:

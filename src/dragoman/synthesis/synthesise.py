@@ -6,7 +6,15 @@ import torch
 
 from dragoman.errors import plural
 from dragoman.synthesis.blocks import join_blocks, make_blocks
-from dragoman.synthesis.job import Job, Record, block_count, finished_record, inputs_changed_error, start_record
+from dragoman.synthesis.job import (
+    Job,
+    Record,
+    block_count,
+    count_texts,
+    finished_record,
+    inputs_changed_error,
+    start_record,
+)
 from dragoman.synthesis.progress import TextProgress
 from dragoman.synthesis.shard import Shard
 
@@ -25,8 +33,7 @@ def synthesise(job: Job, shard: Shard, device: torch.device, progress: TextProgr
             count = block_count(job, started)
             ours = range(shard.number - 1, count, shard.count)
             if to_make := [number for number in ours if not job.block_file(number).exists()]:
-                texts = sum(min(job.block, started["texts"] - number * job.block) for number in to_make)
-                make_blocks(job, to_make, texts, provenance, device, progress)
+                make_blocks(job, to_make, count_texts(job, started, to_make), provenance, device, progress)
             missing = sum(not job.block_file(number).exists() for number in range(count))
             if missing and not job.out.exists():
                 progress.log(f"{job.out}: {missing:,} of {count:,} blocks are left for other shards")

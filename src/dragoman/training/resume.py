@@ -62,15 +62,16 @@ def check_same_settings(config: RunConfig, previous: RunConfig) -> list[str]:
         if setting in MAY_CHANGE_LOGGED:
             changes.append(f"from now on, {name} is {new.get(name)} instead of {old.get(name)}")
         elif setting not in MAY_CHANGE - fixed:
+            before, wanted = show_setting(old.get(name)), show_setting(new.get(name))
             raise UsageError(
-                f"{config.out} was started with {name} = {shown(old.get(name))}, not {shown(new.get(name))}: "
+                f"{config.out} was started with {name} = {before}, not {wanted}: "
                 "choose another --out, or the same settings to resume it"
             )
     return changes
 
 
-def shown(value: Any) -> str:
-    """Return the value of a setting for a message; None for one that was left out."""
+def show_setting(value: Any) -> str:
+    """Return the value of a setting, None where it was left out, as a message shows it."""
     return "default" if value is None else str(value) or "nothing"
 
 

@@ -360,7 +360,7 @@ def cached_dataset(
                     journal.log(note)
                 return pairs
     record.unlink(missing_ok=True)
-    if not expected:
+    if not expected:  # a resumed run may be refused below, and then logs nothing
         journal.log(f"tokenising {' '.join(spec.name for spec in specs)}")
     pairs, notes = tokenise(specs, tokenizers, max_tokens, file, concatenate, expected)
     for note in notes:

@@ -462,9 +462,9 @@ class Translator:
         hypotheses = iter(self._search_segments(list(compress(segments, searched)), self.search))
         first = [
             [self._judge(segment, self.tokenizers.target.decode(one.tokens), one) for one in next(hypotheses)]
-            if found
+            if is_searched
             else [self._without_search(segment)]
-            for segment, found in zip(segments, searched, strict=True)
+            for segment, is_searched in zip(segments, searched, strict=True)
         ]
         flagged = [row for row, candidates in enumerate(first) if candidates[0].faults and not segments[row].given]
         second = dict(zip(flagged, self._retry([segments[index] for index in flagged]), strict=True)) if flagged else {}
