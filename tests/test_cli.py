@@ -116,6 +116,10 @@ BAD = [
     ("translate -m {brief} --output no/such/folder x", 2, "no/such/folder: the folder no/such does not exist"),
     ("translate -m {brief} --output empty.tsv/out.txt x", 2, "empty.tsv/out.txt: empty.tsv is not a folder"),
     ("translate -m {brief} -o a.mo x", 2, "a.mo: MO files are compiled: write a .po, then compile it with msgfmt"),
+    ("translate -m {brief} -o . x", 2, ".: a folder; give the name of a file"),
+    ("translate -m {brief} -o / x", 2, "/: a folder; give the name of a file"),
+    ("translate -m {brief} --patience 1e-300 x", 2, "--patience must be at least 0.001, not 1e-300"),
+    ("translate -m {brief} --beam-groups 2 --diversity-penalty 1e39 x", 2, "--diversity-penalty must be at most 1,000"),
     ("translate -m {brief} --beam 0 x", 2, "beam must be at least 1"),
     ("translate -m {brief} -i - x", 2, "give text or --input, not both"),
     (
@@ -607,6 +611,22 @@ def test_nothing_that_is_read_is_written(dragoman, brief: Path):
     assert Path("in").read_text() == " \n"
     assert dragoman("translate", "-m", brief, "-i", "in", "-o", "another").code == 0  # the control
     assert Path("another").read_text() == " \n"
+
+
+def test_fields_that_the_output_has_too_are_left_out_with_a_message(dragoman, brief: Path):
+    """Once for each field. The control: what is not written is not missed."""
+    rows = [{"text": "a", "n": 1}, {"text": "b", "score": 9, "words": 2}, {"text": "c", "words": 3, "flags": 1}]
+    Path("in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = "fields left out, because the output has its own: {}; rename them to keep them"
+    ran = dragoman("translate", "-m", brief, "-i", "in.jsonl", "-o", "out.jsonl")
+    assert f"line 2: {said.format('score, words')}\nline 3: {said.format('flags')}\n" in ran.err
+    written = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    assert "n" in written[0]
+    assert not {"words", "flags"} & set().union(*written)
+    Path("in.jsonl").write_text('{"translation": "a"}\n')
+    ran = dragoman("translate", "-m", brief, "-i", "in.jsonl", "-o", "out.jsonl", "--text-key", "translation")
+    assert f"line 1: {said.format('translation')}\n" in ran.err
+    assert "left out" not in dragoman("translate", "-m", brief, "-i", "in.jsonl", "-o", "out").err
 
 
 @pytest.mark.parametrize(

@@ -261,6 +261,7 @@ def test_a_model_is_compared_with_itself_and_with_the_right_answers(run, trained
         ("--against-file short.txt", 1, "short.txt: 1 line, but the test set has 12 pairs with text"),
         ("--against-file latin1.txt", 1, "latin1.txt:1: not UTF-8"),
         ("--against-file short.txt --output short.txt", 2, "short.txt: is read as the test set or for comparison"),
+        ("--sentences .", 2, ".: a folder; give the name of a file"),
         ("--sentences no/such/table.tsv", 2, "the folder no/such does not exist"),
         ("--sentences test.tsv", 2, "test.tsv: is read as the test set"),
         ("--sentences new.tsv --output ./new.tsv.gz", 2, "--output writes plain text, one translation per line"),

@@ -2,12 +2,16 @@
 
 import errno
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, nullcontext
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes import KILLED, Command, killed_before_operation
@@ -42,7 +46,7 @@ def write_in_pieces(folder: Path, content: str) -> None:
 
 
 def write_output(folder: Path, content: str) -> None:
-    with open_output(folder / "file", keep_part=True) as opened:
+    with open_output(folder / "file", keep=lambda: 1) as opened:
         opened.write(content.encode())
 
 
@@ -117,23 +121,81 @@ def test_an_exception_leaves_the_old_file_and_no_draft(tmp_path: Path, shared: b
 
 
 @pytest.mark.parametrize("name", ["out", "out.gz", "out.zst"])
-@pytest.mark.parametrize("keep", [False, True])
-def test_an_output_that_is_not_whole_has_another_name(tmp_path: Path, name: str, keep: bool):
-    """It is kept only where that was asked for and something is in it. Whole, it replaces the file."""
+@pytest.mark.parametrize("keep", [0, 4])
+def test_an_output_that_is_not_whole_has_another_name(tmp_path: Path, name: str, keep: int):
+    """As much of it is kept as is asked for; if it is compressed, all or nothing. Whole, it replaces the file."""
     path = tmp_path / name
     path.write_text(OLD)
     part_of(path).write_text("of another time")
-    for content in (b"", b"half"):
-        with pytest.raises(KeyboardInterrupt), open_output(path, keep_part=keep) as file:  # noqa: PT012
-            file.write(content)
-            assert path.read_text() == OLD
-            raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt), open_output(path, keep=lambda: keep) as file:  # noqa: PT012
+        file.write(b"half of it")
         assert path.read_text() == OLD
-        assert part_of(path).exists() == (keep and content != b"")
+        raise KeyboardInterrupt
+    assert path.read_text() == OLD
+    assert part_of(path).exists() == bool(keep)
+    if keep:
+        shutil.copy(part_of(path), copy := tmp_path / f"copy{path.suffix}")
+        assert [*read_lines(str(copy))] == ["half of it" if path.suffix else "half"]
+        copy.unlink()
     with open_output(path) as file:
         file.write(b"whole")
     assert list(read_lines(str(path))) == ["whole"]
     assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["out", "out.gz"])
+def test_of_two_that_write_one_output_the_first_goes_on_and_the_other_says_so(tmp_path: Path, name: str):
+    """The control: afterwards, the other may."""
+    path = tmp_path / name
+    with open_output(path, keep=lambda: 1) as file:
+        file.write(b"all ")
+        with pytest.raises(DragomanError, match=f"{name}: another process is writing it"), open_output(path):
+            pass
+        file.write(b"of it")
+    assert [*read_lines(str(path))] == ["all of it"]
+    with open_output(path) as file:
+        file.write(b"of another")
+    assert [*read_lines(str(path))] == ["of another"]
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_without_locks_the_one_whose_part_was_replaced_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As on some network file systems. The control is the other one, whose output is whole."""
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    path = tmp_path / "out"
+    with ExitStack() as stack:
+        stack.enter_context(pytest.raises(DragomanError, match="out: another process has written it, too"))
+        stack.enter_context(open_output(path)).write(b"all of it")
+        with open_output(path) as file:
+            file.write(b"of another")
+    assert path.read_text() == "of another"
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]
+
+
+def test_writers_that_race_for_one_output_write_it_whole_or_not_at_all(tmp_path: Path):
+    """Twenty times, four processes start at once; those that are refused have written nothing."""
+    path = tmp_path / "out"
+    for _ in range(20):
+        with ProcessPoolExecutor(4, get_context("fork")) as pool:
+            ends = [*pool.map(partial(race, path), "abcd")]
+        assert path.read_text() in ("a" * 9000, "b" * 9000, "c" * 9000, "d" * 9000)
+        assert True in ends
+        assert [file.name for file in tmp_path.iterdir()] == ["out"]
+
+
+def race(path: Path, letter: str) -> bool:
+    try:
+        with open_output(path) as file:
+            for _ in range(9000):
+                file.write(letter.encode())
+                file.flush()
+    except DragomanError:
+        return False
+    return True
 
 
 def test_an_output_keeps_permissions_and_links_and_is_refused_where_the_file_may_not_be_written(

@@ -126,12 +126,13 @@ def replace_file(path: Path, content: str | bytes, *, shared: bool = False) -> N
 
 
 @contextlib.contextmanager
-def open_output(path: Path | None, *, keep_part: bool = False) -> Iterator[BinaryIO]:
+def open_output(path: Path | None, *, keep: Callable[[], int] = lambda: 0) -> Iterator[BinaryIO]:
     """Yield a file to write to as it comes, compressed if its name ends in .gz or .zst; for None, standard output.
 
-    It is written as `part_of(path)` and becomes `path` when the block ends. After an exception `path` is as it was;
-    with `keep_part`, what was written by then stays in the part. Pipes and devices are written directly. Raise
-    UsageError where its folder does not exist; an OSError about the file names `path`.
+    It is written as `part_of(path)` and becomes `path` when the block ends. After an exception `path` is as it was; of
+    what was written, the part keeps the first `keep()` bytes, or all if it is compressed and these are not 0. Pipes and
+    devices are written directly. Raise UsageError where its folder does not exist, and DragomanError where another
+    process is writing `path`; an OSError about the file names `path`.
     """
     if path in (None, Path("/dev/stdout")):
         with name_errors("standard output"):
@@ -142,31 +143,73 @@ def open_output(path: Path | None, *, keep_part: bool = False) -> Iterator[Binar
         with name_errors(path), path.open("ab") as file, compressed(file, path) as stream:
             yield stream
         return
-    require_folder(path)
-    target, part, written = path.resolve(), part_of(path), 0
+    require_place(path)
+    target, part = path.resolve(), part_of(path)
     with name_errors(path, part):
         if target.exists() and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        part.unlink(missing_ok=True)  # a link would lead the write to another file
-        try:
-            with part.open("xb") as file:
-                copy_permissions(target, part)
-                with compressed(file, path) as stream:
-                    try:
+        with new_part(path, part) as descriptor:
+            try:
+                with os.fdopen(os.dup(descriptor), "wb") as file:
+                    copy_permissions(target, part)
+                    with compressed(file, path) as stream:
                         yield stream
-                    finally:
-                        written = stream.tell()
-            sync(part)
-            part.replace(target)
-            sync(target.parent)
-        except BaseException:
-            if not (keep_part and written):
-                part.unlink(missing_ok=True)
-            raise
+                os.fsync(descriptor)
+                if not has_descriptor(part, descriptor):  # on a file system without locks
+                    raise DragomanError(f"{path}: another process has written it, too")
+                part.replace(target)
+                sync(target.parent)
+            except BaseException:
+                if not (kept := keep()):
+                    part.unlink(missing_ok=True)
+                elif path.suffix.lower() not in CODECS:
+                    os.truncate(descriptor, kept)
+                raise
 
 
-def require_folder(path: Path) -> None:
-    """Raise UsageError, naming the folder, where the one that a file is to be written to does not exist."""
+@contextlib.contextmanager
+def new_part(path: Path, part: Path) -> Iterator[int]:
+    """Create `part`, locked for the block, and yield its descriptor, open for writing.
+
+    What a process that was killed has left is deleted. Raise DragomanError, naming `path`, where another process is
+    writing it.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            while True:
+                delete_left(part)
+                with contextlib.suppress(FileExistsError):
+                    descriptor = stack.enter_context(lock_file(part, wait=False, new=True))
+                    if has_descriptor(part, descriptor):  # not if another process has deleted it before it was locked
+                        break
+        except BlockingIOError:
+            raise DragomanError(f"{path}: another process is writing it") from None
+        yield descriptor
+
+
+def delete_left(part: Path) -> None:
+    """Delete a part that a process that was killed has left. Raise BlockingIOError where a process is writing it."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(part.lstat().st_mode):
+            part.unlink()  # a link would lead the write to another file
+            return
+        with lock_file(part, wait=False) as descriptor:
+            if has_descriptor(part, descriptor):  # not if it was renamed before it was locked
+                part.unlink()
+
+
+def has_descriptor(path: Path, descriptor: int) -> bool:
+    """Return whether a path leads to the open file of a descriptor."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def require_place(path: Path) -> None:
+    """Raise UsageError where nothing can be written as `path`: it is a folder, or to be in one that does not exist."""
+    if path.is_dir():
+        raise UsageError(f"{path}: a folder; give the name of a file")
     if not path.parent.is_dir():
         wrong = "is not a folder" if path.parent.exists() else "does not exist"
         raise UsageError(f"{path}: {'' if path.parent.exists() else 'the folder '}{path.parent} {wrong}")
@@ -230,13 +273,15 @@ os.register_at_fork(after_in_child=_leave_locks)
 
 
 @contextlib.contextmanager
-def lock_file(path: Path, *, wait: bool) -> Iterator[None]:
-    """Lock a file, which is created, for the block. Processes that are forked meanwhile do not hold the lock.
+def lock_file(path: Path, *, wait: bool, new: bool = False) -> Iterator[int]:
+    """Lock a file, which is created, for the block, and yield its descriptor, open for writing.
 
-    wait: until another process gives it back; else raise BlockingIOError where one has it. Raise DragomanError where
-    the file is a link. A file system without locks locks nothing.
+    Processes that are forked meanwhile do not hold the lock. A file system without locks locks nothing.
+
+    wait: until another process gives it back; else raise BlockingIOError where one has it. new: raise FileExistsError
+    where the file exists. Raise DragomanError where it is a link.
     """
-    descriptor = _open_no_link(path, 0)
+    descriptor = _open_no_link(path, os.O_EXCL if new else 0)
     _locks.add(descriptor)
     try:
         try:
@@ -244,7 +289,7 @@ def lock_file(path: Path, *, wait: bool) -> Iterator[None]:
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise
-        yield
+        yield descriptor
     finally:
         if descriptor in _locks:  # not in a forked process
             _locks.remove(descriptor)

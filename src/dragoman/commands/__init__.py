@@ -19,6 +19,7 @@ import tyro
 from dragoman import formats
 from dragoman.commands.help import HelpText, refuse_unknown_flag, refuse_values, tidy
 from dragoman.config import EngineName, SearchConfig
+from dragoman.config.fields import Threads, check_argument
 from dragoman.errors import UsageError, listed
 
 if TYPE_CHECKING:
@@ -103,10 +104,9 @@ def print_json(record: dict[str, Any]) -> None:
 def set_threads(wanted: int | None, quiet: bool = False) -> None:
     """Set how many threads PyTorch computes with: those of --threads, by default one for each core that it may use.
 
-    Say on standard error, unless quiet, where there are fewer cores. Raise UsageError for fewer threads than one.
+    Say on standard error, unless quiet, where there are fewer cores. Raise UsageError for 0 threads and far too many.
     """
-    if wanted is not None and wanted < 1:
-        raise UsageError(f"--threads must be at least 1, not {wanted}")
+    check_argument("--threads", wanted, Threads | None)
     from dragoman.waiting import use_threads
 
     note = use_threads(wanted)

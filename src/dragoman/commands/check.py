@@ -88,11 +88,11 @@ def check_output(out: Path, files: list[Path], specs: "tuple[CorpusSpec, ...]") 
 
     files: those that are read; specs: the training corpora, which need one tag and one weight to share a file.
     """
-    from dragoman.files import require_folder
+    from dragoman.files import require_place
 
     if out.suffix != ".tsv":
         raise UsageError(f"{out}: the clean pairs are written as TSV; give them a name that ends in .tsv")
-    require_folder(out)
+    require_place(out)
     if out.exists() and (not out.is_file() or any(out.samefile(file) for file in files)):
         raise UsageError(f"{out}: one of the corpora, or not a regular file; give the clean pairs another name")
     if len({(spec.tags, spec.weight, spec.share) for spec in specs}) > 1:

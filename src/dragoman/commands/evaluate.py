@@ -127,9 +127,9 @@ def main(arguments: list[str]) -> None:
 
 
 def check_outputs(options: Options) -> None:
-    """Raise UsageError where a file to write has no folder, another format, is one that is read, or is named twice."""
+    """Raise UsageError for a file to write that cannot be: a folder, in none, read, named twice, of another format."""
     from dragoman.data.spec import NOT_TEXT, OF_PAIRS, parse_corpora, suffix_of
-    from dragoman.files import require_folder
+    from dragoman.files import require_place
 
     formats = (
         (options.output, OF_PAIRS, "--output writes plain text, one translation per line"),
@@ -143,7 +143,7 @@ def check_outputs(options: Options) -> None:
     read += [options.against_file] if options.against_file else []
     outputs = [file for file in (options.output, options.sentences) if file]
     for output in outputs:
-        require_folder(output)
+        require_place(output)
         if any(output.exists() and file.exists() and output.samefile(file) for file in read):
             raise UsageError(f"{output}: is read as the test set or for comparison; write to another file")
     if len(outputs) == 2 and outputs[0].resolve() == outputs[1].resolve():

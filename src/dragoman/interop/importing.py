@@ -15,7 +15,7 @@ from dragoman.data.sentencepiece import SentencePieceTokenizer
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import MANIFEST, name_errors, new_folder, require_folder
+from dragoman.files import MANIFEST, name_errors, new_folder, require_place
 from dragoman.hub import is_on_hub
 from dragoman.interop.archive import unpack
 from dragoman.interop.checker import Checker
@@ -76,7 +76,7 @@ def import_model(
         import_transformers()
     if out.exists() or out.is_symlink():
         raise UsageError(f"{out}: exists already")
-    require_folder(out)
+    require_place(out)
     if not (is_on_hub(source) or source.exists()):
         raise DragomanError(f"{source}: no such file or folder")
     if source.is_file() and not zipfile.is_zipfile(source):

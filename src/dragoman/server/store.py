@@ -76,7 +76,7 @@ class Store:
         self.read(name, owner)
         self._path(name, owner).unlink(missing_ok=True)
 
-    def locked(self) -> AbstractContextManager[None]:
+    def locked(self) -> AbstractContextManager[int | None]:
         """Return a context in which no other thread or server changes a record, if it asks for this context, too."""
         if not self.folder or not self.folder.exists():
             return contextlib.nullcontext()

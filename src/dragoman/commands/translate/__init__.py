@@ -172,7 +172,7 @@ def check_files(options: Options) -> None:
             raise UsageError(f"{options.input}: has translations already; translate reads text and documents")
     if is_document(read) and not options.is_document and not options.as_lines:
         raise UsageError(f"{options.input}: a document keeps its format; to translate its lines: --as-lines")
-    check_not_read(options)
+    check_output(options)
     if written in (".mo", ".gmo"):
         raise UsageError(f"{options.output}: MO files are compiled: write a .po, then compile it with msgfmt")
     if written in NOT_TEXT or written in OF_PAIRS:
@@ -188,10 +188,12 @@ def check_files(options: Options) -> None:
             raise UsageError(f"{options.output}: a document keeps its format, so --input must be {written}, too")
 
 
-def check_not_read(options: Options) -> None:
-    """Raise UsageError where a file that is read would be written, under whatever name, or the part of --output is."""
-    from dragoman.files import part_of
+def check_output(options: Options) -> None:
+    """Raise UsageError where --output has no place, and where a file that is read would be written, or is its part."""
+    from dragoman.files import part_of, require_place
 
+    if options.output:
+        require_place(options.output)
     read = [options.glossary] if options.glossary else []
     read += [] if options.text else [options.input or STDIN]
     written = [options.output, part_of(options.output)] if options.output else [STDOUT]

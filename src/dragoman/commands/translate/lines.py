@@ -23,7 +23,7 @@ from dragoman.data.jsonl import text_keys, value_at
 from dragoman.data.spec import codec_of
 from dragoman.data.tokenizer import SURROGATE
 from dragoman.errors import DragomanError, plural
-from dragoman.files import is_replaceable, name_errors, open_output, part_of
+from dragoman.files import is_replaceable, name_errors, open_output
 from dragoman.translation.translation import Translation
 from dragoman.translation.translator import Translator, one_line
 
@@ -34,10 +34,10 @@ BLOCK_SIZE = LONGEST_LINE  # characters of long lines that are translated togeth
 READ = 1 << 16  # bytes read at once; a pipe holds no more
 SHOWN = 5  # damaged lines that are named
 MAX_DEPTH = 100  # of objects and arrays in a line of JSONL; Python writes fewer levels than it reads
-# The fields that the output adds to an object. If the input has them, they are from an earlier translation.
-OUTPUT_FIELDS = frozenset(
-    "translation score finished flags retried terms_met segments alternatives words alignment".split()
-)
+# The fields that the output adds to an object, the first ones always. Those of the input, which may be from an earlier
+# translation, are left out, so that none is taken for one of this translation.
+ALWAYS_ADDED = ("translation", "score", "finished")
+OUTPUT_FIELDS = {*ALWAYS_ADDED, *"flags retried terms_met segments alternatives words alignment".split()}
 Log = Callable[[str], None]
 
 
@@ -49,6 +49,7 @@ class Line:
     text: str
     columns: tuple[str, ...] = ()
     fields: dict[str, Any] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()  # names of fields that are not copied, because the output has its own
     error: str = ""  # why there is no text
     size: int = 0  # characters of the whole line
 
@@ -59,7 +60,7 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
     They go to --output, or standard output. Raise DragomanError at the end where lines could not be read.
     """
     report = TranslationReport(progress, translator)
-    errors = 0
+    errors, left_out = 0, frozenset[str]()
     with (
         options.input.open("rb")
         if options.input
@@ -87,6 +88,12 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
             for line, translation, own in zip(block, translations, annotations, strict=True):
                 for row in output_rows(line, translation, options.row_format, options.text_key, own):
                     target.write(row.encode("utf-8", "replace") + b"\n")
+                if options.row_format == "jsonl" and (more := line.left_out - left_out):
+                    left_out |= more
+                    progress.log(
+                        f"line {line.number}: fields left out, because the output has its own: "
+                        f"{', '.join(sorted(more))}; rename them to keep them"
+                    )
                 if line.error:
                     errors += 1
                     progress.log(f"line {line.number}: {line.error}")
@@ -106,24 +113,16 @@ def open_blocks(path: Path | None) -> Iterator[tuple[BinaryIO, Callable[[], None
     After an exception, the part has nothing behind the last of these ends, where a full disk may have cut a line. A
     compressed one stays as it is.
     """
-    plain = path is not None and is_replaceable(path) and not codec_of(path)
+    replaceable = path is not None and is_replaceable(path)
     whole = 0
 
     def end_block() -> None:
         nonlocal whole
         target.flush()
-        whole = target.tell() if plain else 0
+        whole = target.tell() if replaceable else 0
 
-    try:
-        with open_output(path, keep_part=True) as target:
-            yield target, end_block
-    except BaseException:
-        if path and plain and (part := part_of(path)).exists():
-            if whole:
-                os.truncate(part, whole)
-            else:
-                part.unlink()
-        raise
+    with open_output(path, keep=lambda: whole) as target:
+        yield target, end_block
 
 
 def annotate(
@@ -283,9 +282,11 @@ def parse_object(number: int, text: str, text_key: str) -> Line:
     if not isinstance(text, str):
         return Line(number, "", error=f"the field '{text_key}' is not a string")
     kept = {name: value for name, value in fields.items() if name == text_key or name not in OUTPUT_FIELDS}
-    if text_key.split(".")[0] in fields.keys() - kept.keys():
+    left_out = fields.keys() - kept.keys()
+    if text_key.split(".")[0] in left_out:
         kept[text_key] = text
-    return Line(number, text, fields=kept)
+    left_out |= {text_key} & fields.keys() & {*ALWAYS_ADDED}
+    return Line(number, text, fields=kept, left_out=frozenset(left_out))
 
 
 def parse_finite(text: str) -> float:
