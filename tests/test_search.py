@@ -26,6 +26,7 @@ from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Pre
 from dragoman.decoding.search import (
     BeamAllocation,
     BeamSearch,
+    Draw,
     FinishedPool,
     Hypothesis,
     OutputSpec,
@@ -412,7 +413,14 @@ def test_a_token_is_ruled_out_exactly_where_it_would_repeat(rows: list[list[int]
             assert (score == -math.inf) == again
 
 
-DRAWS = torch.rand(len(SENTENCES), max(LIMITS), generator=torch.Generator().manual_seed(0))
+def drawing(*seeds: int) -> Draw:
+    """Random numbers of its own for each sentence."""
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+
+    def draw(row: Tensor, size: int) -> Tensor:
+        return torch.stack([torch.empty(size).exponential_(generator=generators[i]) for i in row.tolist()])
+
+    return draw
 
 
 @pytest.fixture(params=["greedy", "sample", "beam"])
@@ -424,7 +432,7 @@ def search(request: pytest.FixtureRequest) -> Callable[..., list[Hypothesis]]:
         if request.param == "beam":
             steps = BeamSearch(*task, beams=3).steps()
         else:
-            steps = greedy_search(*task) if request.param == "greedy" else sample(*task, Sampling(), DRAWS)
+            steps = greedy_search(*task) if request.param == "greedy" else sample(*task, Sampling(), drawing(*range(4)))
         return [hypotheses[0] for hypotheses in finish(steps)]
 
     return find
@@ -468,8 +476,8 @@ def test_what_is_forbidden_may_stand_in_a_prefix_and_not_behind_it(search, name:
 
 def drawn(sampling: Sampling, number: int, longest: int = 3) -> list[Hypothesis]:
     """Many outputs of one sentence."""
-    draws = torch.rand(number, longest, generator=torch.Generator().manual_seed(1))
-    task = make("sinusoidal"), sources([SENTENCE] * number), output([longest] * number), sampling, draws
+    draw = drawing(*range(number))
+    task = make("sinusoidal"), sources([SENTENCE] * number), output([longest] * number), sampling, draw
     return [hypothesis for (hypothesis,) in finish(sample(*task))]
 
 
@@ -508,22 +516,25 @@ def test_a_token_is_drawn_from_the_most_probable_ones_only(sampling: Sampling, w
 
 
 def test_a_sample_does_not_depend_on_the_sentences_beside_it():
-    together = finish(sample(make("sinusoidal"), sources(), output(LIMITS), Sampling(), DRAWS))
-    for sentence, limit, own, (expected,) in zip(SENTENCES, LIMITS, DRAWS, together, strict=True):
-        ((alone,),) = finish(sample(make("sinusoidal"), sources([sentence]), output([limit]), Sampling(), own[None]))
+    together = finish(sample(make("sinusoidal"), sources(), output(LIMITS), Sampling(), drawing(*range(4))))
+    for seed, (sentence, limit, (expected,)) in enumerate(zip(SENTENCES, LIMITS, together, strict=True)):
+        own = make("sinusoidal"), sources([sentence]), output([limit]), Sampling(), drawing(seed)
+        ((alone,),) = finish(sample(*own))
         assert alone.tokens == expected.tokens
 
 
-def test_the_last_digits_of_probabilities_decide_nothing(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("words", "spread"), [(WORDS, 0.0), (4000, 2.0)])
+def test_the_last_digits_of_probabilities_decide_nothing(monkeypatch: pytest.MonkeyPatch, words: int, spread: float):
     """They depend on the batch. The control: with top_p they decide which of equal tokens are kept."""
     noise = torch.Generator().manual_seed(1)
+    logits = torch.randn(words, generator=noise) * spread
 
     def noisy(model: Model, state: object, tokens: Tensor, row: Tensor, output: OutputSpec) -> Tensor:
-        return (torch.randn(len(row), WORDS, generator=noise) * 1e-6).log_softmax(-1)
+        return (logits + torch.randn(len(row), words, generator=noise) * 1e-5).log_softmax(-1)
 
     monkeypatch.setattr("dragoman.decoding.search.next_log_p", noisy)
-    for sampling, same in ((Sampling(), True), (Sampling(top_p=0.5), False)):
-        first, second = ([h.tokens for h in drawn(sampling, 100)] for _ in range(2))
+    for sampling, same in ((Sampling(), True), *([(Sampling(top_p=0.5), False)] * (spread == 0))):
+        first, second = ([h.tokens for h in drawn(sampling, 1000)] for _ in range(2))
         assert (first == second) == same
 
 

@@ -188,27 +188,29 @@ class Sampling:
     top_p: float = 1.0
 
 
-def sample(model: Seq2Seq, source: Tensor, output: OutputSpec, sampling: Sampling, draws: Tensor) -> Steps:
+Draw = Callable[[Tensor, int], Tensor]
+"""From the number of each row's sentence (R,) and a size V to (R, V) numbers of an exponential distribution."""
+
+
+def sample(model: Seq2Seq, source: Tensor, output: OutputSpec, sampling: Sampling, draw: Draw) -> Steps:
     """Find one hypothesis for each sentence of source (B, S), drawn token by token; scores are those of the model.
 
-    They are computed as `generate` does, without temperature, `top_k` and `top_p`. draws (B, largest of max_lengths):
-    random numbers from 0 to 1 that decide the tokens. Each sentence has its own, so that its output does not depend on
-    the other sentences.
+    They are computed as `generate` does, without temperature, `top_k` and `top_p`. `draw` is called at each step. Where
+    each sentence has random numbers of its own, its output does not depend on the other sentences.
     """
 
-    def choose(log_p: Tensor, row: Tensor, step: int) -> Tensor:
-        chance = (log_p / sampling.temperature).softmax(-1)
+    def choose(log_p: Tensor, row: Tensor, _: int) -> Tensor:
+        log_p = log_p / sampling.temperature
         if sampling.top_k or sampling.top_p < 1:
-            likely, token = chance.sort(dim=-1, descending=True, stable=True)
+            likely, token = log_p.softmax(-1).sort(dim=-1, descending=True, stable=True)
             kept = likely.cumsum(-1) - likely < sampling.top_p  # the sum of all that are more probable
             if sampling.top_k:
                 kept[:, sampling.top_k :] = False
-            chance = chance.where(torch.zeros_like(kept).scatter(1, token, kept), 0.0)
-        # In the order of the vocabulary: by probability, the last digits would decide the order of rare tokens, and
-        # they depend on the batch.
-        bounds = chance.cumsum(-1)
-        drawn = torch.searchsorted(bounds, draws[row, step - 1 : step] * bounds[:, -1:], right=True)
-        return drawn.minimum((bounds < bounds[:, -1:]).sum(-1, keepdim=True))[:, 0]
+            log_p = log_p.where(torch.zeros_like(kept).scatter(1, token, kept), -math.inf)
+        # With Gumbel noise added, -log of exponential draws, each token is the best one with its probability. So it
+        # would be where a random number falls among cumulative sums; but they have a bound for every token, and near
+        # one the last digits decide, which depend on the batch. Two tokens are seldom so nearly the best.
+        return argmax(log_p - draw(row, log_p.size(-1)).to(log_p).log())
 
     return generate(model, source, output, choose)
 
