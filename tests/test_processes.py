@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,9 +20,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from conftest import Ran
+from conftest import TINY, Ran, save_random
 from serving import CONFIG, Answer, Running, until
 
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.server import processes
 
 TEXT = "The dog sees 4 red cats."
@@ -70,7 +72,7 @@ def owner(connection: http.client.HTTPConnection, of: Sequence[int]) -> int | No
         _, _, remote, _, _, _, _, _, _, inode, *_ = line.split()
         if int(remote.split(":")[1], 16) == port:
             for process in of:
-                for file in Path(f"/proc/{process}/fd").iterdir():
+                for file in Path("/proc").glob(f"{process}/fd/*"):  # none where it has ended
                     with contextlib.suppress(OSError):
                         if str(file.readlink()) == f"socket:[{inode}]":
                             return process
@@ -210,6 +212,25 @@ def test_processes_that_die_or_are_halted_are_replaced_and_documents_stay(traine
         assert {answer.status for answer in load.answers} == {200}
         assert set(load.readiness) == {200, 503}
         assert load.failed == []
+
+
+@pytest.mark.slow
+def test_a_model_that_is_replaced_is_not_served_beside_the_old_one(trained: Path, tokenizer: Tokenizer, tmp_path: Path):
+    """When none is left that serves the old one, it is: the control."""
+    shutil.copytree(trained, folder := tmp_path / "model")
+    with served(tmp_path / "log", "-m", f"en-ko={folder}", "--threads", 1, "--processes", 2) as (server, process):
+        before = [*connections(server, process)]
+        old = server.translate(TEXT).json["translatedText"]
+        shutil.rmtree(folder)
+        save_random(TINY, tokenizer, folder)
+        os.kill(before[0], signal.SIGKILL)
+        until(lambda: "model: replaced while it was served; restart the server" in (tmp_path / "log").read_text(), 60)
+        assert [server.translate(TEXT).json["translatedText"] for _ in range(8)] == [old] * 8
+        os.kill(before[1], signal.SIGKILL)
+        connections(server, process)
+        assert server.translate(TEXT).json["translatedText"] != old
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
 
 
 def test_who_hangs_while_it_starts_is_ended(monkeypatch: pytest.MonkeyPatch):

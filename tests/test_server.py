@@ -72,6 +72,7 @@ def locked(models: Models) -> Iterator[Running]:
         (["-m", "en-ko={run}", "--proxy", "caddy"], "give an IP address"),
         (["-m", "en-ko={run}", "--state", __file__], "test_server.py: not a folder"),
         (["-m", "en-ko={run}", "--suggestions", __file__], "test_server.py: not a folder"),
+        (["-m", "en-ko={run}", "--state", f"{__file__}/x"], "test_server.py/x: cannot be made: Not a directory"),
         (["serve.json"], "ends in .toml"),
         (["--new-key", "me"], "--api-keys FILE"),
     ],
@@ -586,6 +587,28 @@ def test_slow_clients_are_cut_off_and_others_are_not(models: Models, monkeypatch
 
 
 # --- Stopping
+
+
+def test_clients_that_have_connected_may_ask_although_the_server_stops(models: Models, monkeypatch: pytest.MonkeyPatch):
+    """Also where the server has not accepted the connection yet. The control is a client that does not ask."""
+    monkeypatch.setattr(protocol, "FIRST_SECONDS", 2.0)
+    request = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with running(models, CONFIG) as server:
+        loop, (listening,) = server.server.loop, server.server.servers
+        assert loop
+        early, silent = server.connect(), server.connect()
+        until(lambda: len(server.server.server_state.connections) == 2)
+        loop.call_soon_threadsafe(loop.remove_reader, listening.sockets[0].fileno())
+        time.sleep(0.2)
+        waiting = server.connect(request)
+        time.sleep(0.2)
+        assert len(server.server.server_state.connections) == 2
+        server.server.should_exit = True
+        until(lambda: not listening.is_serving())
+        early.sendall(request)
+        for connection in (early, waiting):
+            assert b"200 OK" in connection.recv(1000)
+        assert silent.recv(1000) == b""
 
 
 def test_a_server_that_is_stopped_answers_what_it_has_accepted(trained: Path, tmp_path: Path):

@@ -162,6 +162,11 @@ def parse_model(text: str) -> list[ModelSource]:
     return [ModelSource(pair, folder, tag, given)]
 
 
+def read_manifests(texts: Sequence[str]) -> dict[str, dict[str, tuple[int, str]]]:
+    """Return the manifest of the model that each --model names. Raise UsageError and DragomanError as `parse_model`."""
+    return {text: read_manifest(parse_model(text)[0].folder) for text in texts}
+
+
 def directions(
     name: str, tags: LanguageTags, pair: LanguagePair | None, codes: Sequence[str]
 ) -> Iterator[tuple[LanguagePair, str, str]]:

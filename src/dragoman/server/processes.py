@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from types import FrameType
 
 from dragoman.config.serve import ServeConfig
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, listed
 from dragoman.server.listening import NOTICE, SILENCE, bind, signals_to
 from dragoman.threads import granted_cores
 
@@ -27,28 +27,40 @@ SPAWN = multiprocessing.get_context("spawn")  # a fork of a process with threads
 LOOK = 0.25  # seconds
 PAUSE = 5.0  # seconds before another process is started where one has not become ready
 START, STARTS = 60.0, 10  # seconds that a process may take to start, and how many times as long as the first one took
+Manifests = dict[str, dict[str, tuple[int, str]]]
+"""The manifests of the models that are served, by what --model says, as `read_manifests` returns them."""
 
 
 class Worker:
     """A process that serves, and what it has said of itself."""
 
-    def __init__(self, config: ServeConfig, listener: socket.socket, counts: str, patience: float = math.inf):
+    def __init__(
+        self,
+        config: ServeConfig,
+        listener: socket.socket,
+        counts: str,
+        patience: float = math.inf,
+        beside: Manifests | None = None,
+    ):
         """Start it; counts: the folder for what all of them count.
 
         patience: seconds that it may take to start. The first one has as many as it needs, and says what is served.
+        beside: the models that the others serve; it ends if those that it finds are others.
         """
         self.pipe, other_end = SPAWN.Pipe(duplex=False)
-        self.process = SPAWN.Process(target=work, args=(config, listener, other_end, counts, patience == math.inf))
+        arguments = (config, listener, other_end, counts, patience == math.inf, beside)
+        self.process = SPAWN.Process(target=work, args=arguments)
         self.process.start()
         self.began = time.monotonic()
         other_end.close()
         self.ready = self.told = False  # that it serves; that it shall stop
+        self.models: Manifests | None = None  # that it serves
         self.error: DragomanError | None = None  # why it could not start
         self.expires = self.began + patience  # when it counts as stuck, unless it is heard of before
         self.last_word = NOTICE + config.grace + SILENCE  # seconds that it has when it shall stop
 
     def hear(self) -> None:
-        """Take in what it says: for how many seconds it may be silent, or why it could not start."""
+        """Take in what it says: its models, for how many seconds it may be silent, or why it could not start."""
         try:
             said = self.pipe.recv()
         except (EOFError, OSError):  # it has ended
@@ -56,6 +68,8 @@ class Worker:
             return
         if isinstance(said, DragomanError):
             self.error = said
+        elif isinstance(said, dict):
+            self.models = said
         else:
             self.ready, self.expires = True, time.monotonic() + said
 
@@ -120,7 +134,8 @@ def supervise(config: ServeConfig) -> None:
                     if not worker.ready:
                         stopping.wait(PAUSE)
             while proven and not stopping.is_set() and len(workers) < config.processes:
-                workers.append(Worker(config, listener, counts, patience))
+                beside = next((worker.models for worker in workers if worker.ready), None)
+                workers.append(Worker(config, listener, counts, patience, beside))
     if failed:
         sys.exit(1)
 
@@ -130,10 +145,22 @@ def say(message: str) -> None:
     print(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {message}", file=sys.stderr, flush=True)
 
 
-def work(config: ServeConfig, listener: socket.socket, pipe: Connection, counts: str, first: bool) -> None:
-    """Serve in a process of its own; say through the pipe that it lives, or what went wrong when it started."""
+def work(
+    config: ServeConfig,
+    listener: socket.socket,
+    pipe: Connection,
+    counts: str,
+    first: bool,
+    beside: Manifests | None,
+) -> None:
+    """Serve in a process of its own; say through the pipe that it lives, or what went wrong when it started.
+
+    beside: the models that other processes serve, None where there are none. One text must not get two translations, so
+    those that were replaced since then are not served.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all, and the one that watches says when
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = counts  # prometheus_client looks for it when it is loaded
+    from dragoman.server.models import read_manifests
     from dragoman.server.run import serve_on
 
     os.set_blocking(pipe.fileno(), False)  # nobody may be reading: then what is said is lost
@@ -147,6 +174,10 @@ def work(config: ServeConfig, listener: socket.socket, pipe: Connection, counts:
             os.kill(os.getpid(), signal.SIGTERM)
 
     try:
+        models = read_manifests(config.model)
+        if beside and (changed := listed(text for text in models if models[text] != beside[text])):
+            raise DragomanError(f"{changed}: replaced while it was served; restart the server to serve the new model")
+        pipe.send(models)
         serve_on(listener, config, first, beat)
     except DragomanError as error:
         pipe.send(error)

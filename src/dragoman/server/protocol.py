@@ -12,6 +12,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0  # until the head of a request is complete
+FIRST_SECONDS = 0.5  # until a client that has connected has sent a request, where the server ends
 ANSWER_SECONDS = 30.0  # until a client has taken its answer
 SENT_AHEAD = 1 << 18  # bytes that the system holds of an answer; by itself it would take 4 MB for each client
 RESET = struct.pack("ii", 1, 0)  # on, and after no seconds
@@ -56,6 +57,13 @@ class TimedProtocol(H11Protocol):
             self.head_timer = None
         elif not self.head_timer:  # the next one on this connection has begun
             self.head_timer = self.loop.call_later(HEAD_SECONDS, self._cut)
+
+    def shutdown(self) -> None:
+        """Close the connection if nothing is being answered on it; a client that has just connected may ask first."""
+        if self.cycle is None:
+            self.loop.call_later(FIRST_SECONDS, super().shutdown)
+        else:
+            super().shutdown()
 
     def pause_writing(self) -> None:
         super().pause_writing()

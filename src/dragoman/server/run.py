@@ -1,13 +1,14 @@
 """Start the server, and stop it without losing a request."""
 
 import asyncio
+import contextlib
 import errno
 import importlib.util
 import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -30,6 +31,7 @@ from dragoman.server.listening import NOTICE, SILENCE, address_of, allow_connect
 from dragoman.server.models import Models, ModelSource, Served, open_models, parse_models
 from dragoman.server.protocol import TimedProtocol
 from dragoman.server.service import Service
+from dragoman.server.store import PRIVATE
 from dragoman.server.table import DIALECTS, ROUTES
 from dragoman.threads import leave_out_amx
 
@@ -44,6 +46,7 @@ SWITCH = 0.0005
 SWEEP_SECONDS = 300.0  # between two looks for documents that are old enough to be deleted
 REPORT_SECONDS = 60.0  # between two reports of one error
 KEEP_ALIVE = 5  # seconds without a request
+ROUNDS = 20  # in which clients are taken that connect while the server stops listening
 SHOWN = 4  # pairs of a model in the greeting
 
 
@@ -102,13 +105,25 @@ def read_settings(config: ServeConfig) -> tuple[Sequence[Key], Sequence[ModelSou
     if config.api_keys and not keys:
         raise UsageError(f"{config.api_keys}: has no keys")
     for flag, folder in (("--state", config.state), ("--suggestions", config.suggestions)):
-        if folder and Path(folder).exists() and not Path(folder).is_dir():
-            raise UsageError(f"{flag} {folder}: not a folder")
+        if folder:
+            require_writable(flag, Path(folder))
     if config.runs:
         check_runs(Path(config.runs))
         if not config.model:
             return keys, []  # nothing to translate with yet
     return keys, parse_models(config.model, config.pivot)
+
+
+def require_writable(flag: str, folder: Path) -> None:
+    """Make a folder if it is missing. Raise UsageError, naming the flag, where it cannot be made or written to."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{flag} {folder}: not a folder")
+    try:
+        folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{flag} {folder}: cannot be made: {error.strerror}") from None
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"{flag} {folder}: cannot be written to")
 
 
 def check_runs(folder: Path) -> None:
@@ -161,6 +176,13 @@ def name_pairs(served: Sequence[Served]) -> str:
     return ", ".join(str(one.pair) for one in served[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
+def accept_all(listener: socket.socket) -> Iterator[socket.socket]:
+    """Yield the connections that wait to be accepted."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            yield listener.accept()[0]
+
+
 class Server(uvicorn.Server):
     """uvicorn, which stops as a server behind others has to: first it says so, then it stops listening."""
 
@@ -210,6 +232,21 @@ class Server(uvicorn.Server):
             print(self.greeting, file=sys.stderr, flush=True)
         if self.service.config.state:
             self._sweep()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening; clients that have connected by now are served, as closing the socket would cut them."""
+        loop, listeners = asyncio.get_running_loop(), sockets or []
+        protocol: Any = self.config.http_protocol_class
+        take = partial(protocol, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        for listener in listeners:
+            loop.remove_reader(listener)
+        await asyncio.sleep(0)  # asyncio drops those that it has accepted, but not yet taken, when its server is closed
+        for _ in range(ROUNDS):
+            waiting = [connection for listener in listeners for connection in accept_all(listener)]
+            if not waiting:
+                break
+            await asyncio.gather(*(loop.connect_accepted_socket(take, connection) for connection in waiting))
+        await super().shutdown(listeners)
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Report an error of the event loop; at most once a minute that no more files can be opened.
