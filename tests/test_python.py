@@ -188,7 +188,7 @@ def test_wrong_choices_for_a_call_are_refused_in_a_sentence(translator: Translat
     [
         ({"engine": "fast"}, "engine must be native or ctranslate2, not 'fast'"),
         ({"compute_type": "int4"}, "compute_type must be auto, float32, bfloat16, int8, not 'int4'"),
-        ({"threads": 0}, "threads must be a whole number from 1, not 0"),
+        ({"threads": 0}, "threads must be at least 1, not 0"),
         ({"device": "gpu"}, "device must be auto, cpu, cuda, not 'gpu'"),
         ({"ensemble": "runs/b"}, "ensemble must be a list of folders, not 'runs/b'"),
         ({"search": 4}, "search must be a SearchConfig, not 4"),

@@ -200,6 +200,7 @@ def test_every_command_that_computes_is_told_how_many(
 ):
     arguments = command.format(model=trained, pairs=corpus[1]).split()
     assert "threads must be at least 1, not 0" in dragoman(*arguments, "--threads", 0).err
+    assert "threads must be at most 1,024, not 2000000" in dragoman(*arguments, "--threads", 2_000_000).err
     assert "threads must be" not in dragoman(*arguments, "--threads", 1, "--help").err
 
 

@@ -58,6 +58,7 @@ MAX_SIZE, MAX_POSITIONS, MAX_COUNT = 1_000_000, 10_000_000, 2**31 - 1
 Size = Annotated[int, at_least(1), at_most(MAX_SIZE)]  # of a vector
 Layers = Annotated[int, at_least(0), at_most(MAX_LAYERS)]
 Count = Annotated[int, at_least(1), at_most(MAX_COUNT)]  # of tokens, steps, pairs
+Threads = Annotated[int, at_least(1), at_most(MAX_THREADS)]
 CountOrZero = Annotated[int, at_least(0), at_most(MAX_COUNT)]
 Fraction = Annotated[float, at_least(0), below(1)]
 Positive = Annotated[float, above(0), below(math.inf)]

@@ -10,6 +10,7 @@ Split = Literal["sentences", "long", "none"]
 EngineName = Literal["native", "ctranslate2"]
 ComputeType = Literal["auto", "float32", "bfloat16", "int8"]  # what an engine multiplies in
 MAX_PENALTY = 10.0  # the paper has 0.6
+MAX_COST = 1000  # nats: it rules a token out
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class SearchConfig:
     "beam size; 1 is greedy search"
     length_penalty: Annotated[float, at_least(-MAX_PENALTY), at_most(MAX_PENALTY)] = 0.6
     "alpha: divide log-probabilities by ((5 + length) / 6) ^ alpha; 0 favours short output"
-    coverage_penalty: Annotated[float, at_least(0)] = 0.0
+    coverage_penalty: Annotated[float, at_least(0), at_most(MAX_COST)] = 0.0
     "beta: prefer finished hypotheses that attended to every source token; try 0.2"
     extra_length: Annotated[int, at_least(1), at_most(MAX_SIZE)] = 50
     "maximum length of the output: this many tokens more than the source"
@@ -31,13 +32,13 @@ class SearchConfig:
     "minimum length of the output, in tokens"
     n_best: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 1
     "number of translations per text, at most as many as beams"
-    patience: Annotated[float, above(0), at_most(MAX_BEAMS)] | None = None
+    patience: Annotated[float, at_least(0.001), at_most(MAX_BEAMS)] | None = None
     "stop after patience * beam hypotheses are finished; default: when no unfinished one can overtake the best"
     no_repeat_ngram: Annotated[int, at_least(0), at_most(MAX_SIZE)] = 0
     "do not repeat any sequence of this many tokens; 0: no limit"
     beam_groups: Annotated[int, at_least(1)] = 1
     "diverse beam search: split the beams into groups that avoid each other's tokens"
-    diversity_penalty: Annotated[float, at_least(0)] = 0.5
+    diversity_penalty: Annotated[float, at_least(0), at_most(MAX_COST)] = 0.5
     "with groups of beams: penalty in nats for each hypothesis of an earlier group that chose the same token"
     temperature: Annotated[float, at_least(0.001), at_most(100.0)] | None = None
     "sample tokens instead of searching, with probabilities raised to the power 1 / temperature"

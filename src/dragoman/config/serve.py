@@ -9,10 +9,10 @@ from typing import Annotated
 
 from dragoman.config.fields import (
     MAX_BEAMS,
-    MAX_THREADS,
     Count,
     CountOrZero,
     Positive,
+    Threads,
     at_least,
     at_most,
     below,
@@ -50,11 +50,11 @@ class ServeConfig:
     "data type of matmuls, on a GPU float32 or bfloat16; auto: the fastest in batches here"
     device: Device = "auto"
     "where the native engine computes"
-    threads: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
+    threads: Threads | None = None
     "CPU threads of each search; default: the cores that the server may use, shared by its processes; ctranslate2: 1"
     processes: Annotated[int, at_least(1), at_most(MAX_PROCESSES)] = 1
     "processes that serve, each with models of its own; one that dies is replaced"
-    replicas: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
+    replicas: Threads | None = None
     "batches that ctranslate2 searches at the same time; default: as many as keep all cores busy"
     batches: Annotated[int, at_least(1), at_most(MAX_BATCHES)] = 2
     "batches that the native engine steps in turn, so that a short text does not wait for the end of a long one"

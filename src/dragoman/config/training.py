@@ -10,6 +10,7 @@ from dragoman.config.fields import (
     CountOrZero,
     Fraction,
     Positive,
+    Threads,
     at_least,
     at_most,
     check_fields,
@@ -96,7 +97,7 @@ class TrainingConfig:
     "device to train on"
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     "data type of matmuls; auto: bfloat16 where it is faster"
-    threads: Annotated[int, at_least(1), at_most(MAX_THREADS)] | None = None
+    threads: Threads | None = None
     "CPU threads; default: one for each core that this process may use"
     workers: Annotated[int, at_least(0), at_most(MAX_THREADS)] | None = None
     "processes that make batches ahead of the training; default: up to 8 for a GPU, none for a CPU"

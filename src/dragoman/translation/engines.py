@@ -7,7 +7,7 @@ from typing import get_args
 import torch
 
 from dragoman.config import ComputeType, Device, EngineName, SearchConfig
-from dragoman.config.fields import check_argument
+from dragoman.config.fields import Threads, check_argument
 from dragoman.data.tokenizers import SideTokenizer, Tokenizers
 from dragoman.decoding.engine import Engine
 from dragoman.decoding.torch_engine import TorchEngine
@@ -78,10 +78,8 @@ def open_engine(
     """
     if name not in get_args(EngineName):
         raise UsageError(f"engine must be {' or '.join(get_args(EngineName))}, not {name!r}")
-    if threads is not None and (type(threads) is not int or threads < 1):
-        raise UsageError(f"threads must be a whole number from 1, not {threads!r}")
-    if type(replicas) is not int or replicas < 1:
-        raise UsageError(f"replicas must be a whole number from 1, not {replicas!r}")
+    check_argument("threads", threads, Threads | None)
+    check_argument("replicas", replicas, Threads)
     if name == "native":
         use_threads(threads)
         return torch_engine(models, tokenizer, compute_type)
