@@ -218,8 +218,8 @@ def test_ctranslate2_says_the_same(form: Form, dragoman: Any):
     )
     assert (one.code, other.code) == (0, 0), other.err
     assert one.out == other.out
-    sampled = dragoman("translate", "-m", form.model, "--temperature", 3, "--no-detect-faults", form.texts[0])
-    assert sampled.out.splitlines() != other.out.splitlines()[:1]  # the control
+    sampled = dragoman("translate", "-m", form.model, "--temperature", 3, "--no-detect-faults", *form.texts)
+    assert sampled.out != other.out  # the control
 
 
 def test_backtranslate(form: Form, tmp_path: Path, dragoman: Any):

@@ -14,6 +14,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from dragoman.decoding.noise import gumbel_noise
 from dragoman.decoding.processors import Dropped, Processor, apply_processors
 from dragoman.model import Seq2Seq
 
@@ -188,18 +189,15 @@ class Sampling:
     top_p: float = 1.0
 
 
-Draw = Callable[[Tensor, int], Tensor]
-"""From the number of each row's sentence (R,) and a size V to (R, V) numbers of an exponential distribution."""
-
-
-def sample(model: Seq2Seq, source: Tensor, output: OutputSpec, sampling: Sampling, draw: Draw) -> Steps:
+def sample(model: Seq2Seq, source: Tensor, output: OutputSpec, sampling: Sampling, keys: Tensor) -> Steps:
     """Find one hypothesis for each sentence of source (B, S), drawn token by token; scores are those of the model.
 
-    They are computed as `generate` does, without temperature, `top_k` and `top_p`. `draw` is called at each step. Where
-    each sentence has random numbers of its own, its output does not depend on the other sentences.
+    They are computed as `generate` does, without temperature, `top_k` and `top_p`. keys (B, largest of max_lengths),
+    int64: random numbers that decide the tokens. Each sentence has its own, so that its output does not depend on the
+    other sentences.
     """
 
-    def choose(log_p: Tensor, row: Tensor, _: int) -> Tensor:
+    def choose(log_p: Tensor, row: Tensor, step: int) -> Tensor:
         log_p = log_p / sampling.temperature
         if sampling.top_k or sampling.top_p < 1:
             likely, token = log_p.softmax(-1).sort(dim=-1, descending=True, stable=True)
@@ -207,10 +205,10 @@ def sample(model: Seq2Seq, source: Tensor, output: OutputSpec, sampling: Samplin
             if sampling.top_k:
                 kept[:, sampling.top_k :] = False
             log_p = log_p.where(torch.zeros_like(kept).scatter(1, token, kept), -math.inf)
-        # With Gumbel noise added, -log of exponential draws, each token is the best one with its probability. So it
-        # would be where a random number falls among cumulative sums; but they have a bound for every token, and near
-        # one the last digits decide, which depend on the batch. Two tokens are seldom so nearly the best.
-        return argmax(log_p - draw(row, log_p.size(-1)).to(log_p).log())
+        # With Gumbel noise added, each token is the best one with its probability. So it would be where a random number
+        # falls among cumulative sums; but they have a bound for every token, and near one the last digits decide, which
+        # depend on the batch. Two tokens are seldom so nearly the best.
+        return argmax(log_p + gumbel_noise(keys[row, step - 1], log_p.size(-1)))
 
     return generate(model, source, output, choose)
 

@@ -18,7 +18,6 @@ from dragoman.decoding.processors import Dropped, Forbidden, MinimumLength, NoRe
 from dragoman.decoding.search import (
     BeamAllocation,
     BeamSearch,
-    Draw,
     Hypothesis,
     Observer,
     OutputSpec,
@@ -120,10 +119,10 @@ class TorchEngine:
             )
         if config.temperature is not None:
             sampling = Sampling(config.temperature, config.top_k, config.top_p)
+            numbers = (random_keys(sources, config.seed, n, int(max_lengths.max())) for n in range(config.n_best))
             samples: list[list[list[Hypothesis]]] = []
-            for number in range(config.n_best):
-                draw = drawing(sources, config.seed, number)
-                samples.append((yield from sample(self.model, source, output, sampling, draw)))
+            for keys in numbers:
+                samples.append((yield from sample(self.model, source, output, sampling, keys.to(self.device))))
             return [sorted((h for (h,) in own), key=lambda h: -h.score) for own in zip(*samples, strict=True)]
         if config.beam == 1:
             return (yield from greedy_search(self.model, source, output, observe))
@@ -171,12 +170,8 @@ def max_batch_tokens(config: SearchConfig, device: torch.device = torch.device("
     return tokens // (config.beam if config.temperature is None else config.n_best)
 
 
-def drawing(sources: Sequence[Ids], seed: int, number: int) -> Draw:
-    """Return what draws numbers for `sample` that depend on source, seed and `number` of the sample alone."""
+def random_keys(sources: Sequence[Ids], seed: int, number: int, length: int) -> Tensor:
+    """Return random numbers (B, length), int64, that depend on source, seed and `number` of the sample alone."""
+    bounds = torch.iinfo(torch.int64)
     generators = [np.random.default_rng([seed, number, *ids]) for ids in sources]
-
-    def draw(row: Tensor, size: int) -> Tensor:
-        # In float64: in float32 some are 0, and a token that gets one is chosen whatever its probability.
-        return torch.from_numpy(np.stack([generators[i].standard_exponential(size) for i in row.tolist()]))
-
-    return draw
+    return torch.from_numpy(np.stack([one.integers(bounds.min, bounds.max, length) for one in generators]))
