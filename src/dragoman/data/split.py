@@ -15,9 +15,9 @@ import regex
 
 from dragoman.data.corpus import REASONS, LeftOut, Pair, stream_rows
 from dragoman.data.spec import CorpusSpec
+from dragoman.data.unspaced import UNSPACED
 from dragoman.errors import DragomanError, plural
 
-UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 WORD = regex.compile(rf"(?V1)[{UNSPACED}]|[[\p{{L}}\p{{M}}\p{{N}}]--[{UNSPACED}]]+")
 DIGITS = regex.compile(r"\p{Nd}+")
 RUN = 3  # words

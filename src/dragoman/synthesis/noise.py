@@ -4,18 +4,17 @@ A model that learns from noisy sources has to find out what was meant, and does 
 wrote them.
 """
 
-import re
 from random import Random
+
+import regex
+
+from dragoman.data.unspaced import UNSPACED
 
 DROPPED = REPLACED = 0.1  # share of the words
 FARTHEST = 3  # positions that a word may move
 BLANK = "_"  # what replaces a word
 
-# Scripts without spaces between words: there, each character counts as a word.
-UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-)
-WORD = re.compile(rf"(\s*)([{UNSPACED}]|[^\s{UNSPACED}]+)")
+WORD = regex.compile(rf"(\s*)([{UNSPACED}]|[^\s{UNSPACED}]+)")
 
 
 def add_noise(text: str, random: Random) -> str:

@@ -7,7 +7,10 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Literal
 
-from dragoman.text.scripts import script_of, scripts_of
+import regex
+
+from dragoman.data.unspaced import UNSPACED
+from dragoman.text.scripts import scripts_of
 
 Fault = Literal["empty", "loop", "too long", "too short", "copied", "wrong script", "unfinished"]
 
@@ -36,7 +39,7 @@ MAX_RATIO = 2.5
 MIN_RATIO = 0.4
 
 WORD = re.compile(r"[^\W_]+(?:['’_.:/@\\=+-]+[^\W_]+)*")  # "don't" is one word, and so is "etc/passwd"
-UNSPACED = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
+UNSPACED_LETTER = regex.compile(f"[{UNSPACED}]")
 MIN_PLAIN_WORDS = 4  # without names, numbers and code; a single letter counts half
 COPIED_SHARE = 0.9
 
@@ -143,7 +146,7 @@ def _words(text: str) -> list[str]:
     """Return the words of a text; in scripts without spaces between words, single letters."""
     words: list[str] = []
     for word in WORD.findall(text):
-        words += word if script_of(word[0]) in UNSPACED else [word]
+        words += word if UNSPACED_LETTER.match(word) else [word]
     return words
 
 

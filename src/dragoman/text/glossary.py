@@ -19,13 +19,13 @@ from dragoman.config.fields import check_argument, quote_value
 from dragoman.data.corpus import read_lines
 from dragoman.data.spec import display_path
 from dragoman.data.tokenizer import normalise
+from dragoman.data.unspaced import UNSPACED
 from dragoman.errors import DragomanError, UsageError
 
 # Every text is compared with all terms, so these are bounded.
 MAX_TERM_LENGTH = 200  # characters
 MAX_TARGETS = 100
 
-UNSPACED = "".join(rf"\p{{{script}}}" for script in "Han Hiragana Katakana Bopomofo Thai Lao Khmer Myanmar".split())
 LETTER = regex.compile(rf"(?V1)[[\p{{L}}\p{{M}}\p{{N}}\p{{Pc}}\p{{Join_Control}}]--[{UNSPACED}\p{{Hangul}}ー]]")
 ATOM = regex.compile(rf"{LETTER.pattern}+|\s+|\X")
 HANGUL = regex.compile(r"\p{Hangul}")

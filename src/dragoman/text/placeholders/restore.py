@@ -24,6 +24,7 @@ from operator import itemgetter
 
 import regex
 
+from dragoman.data.unspaced import UNSPACED
 from dragoman.text.placeholders.detect import Kind, Placeholder, find, is_positional
 from dragoman.text.placeholders.tags import parse_tag, tag_pairs
 
@@ -34,7 +35,7 @@ TOKEN = regex.compile(
     rf"(?xV1) (?:\p{{Sc}}(?=\p{{N}}))?+ {LETTERS} (?:['’.,:\-‑·/@&+=\\]{LETTERS})*+ | \p{{RI}}{{2}}\p{{M}}*+ | (?!\s)\X"
 )
 SEPARATING = {"br", "hr", "p", "div", "li", "td", "th", "tr"}  # tags that end a word
-UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
+UNSPACED_LETTER = regex.compile(f"[{UNSPACED}]")
 SPACE_AFTER = regex.compile(r"[\p{L}\p{N}\p{M}_.,;:!?…%)\]}»”’]")
 SPACE_BEFORE = regex.compile(r"[\p{L}\p{N}\p{M}_(\[{«“‘¿¡&$<]")
 CLOSING_MARK = regex.compile(r"[\p{Pe}\p{Pf}.,;:!?…。，、！？：；]")
@@ -408,7 +409,7 @@ def _space_after(left: str, space: str, item: Removed) -> str:
     if item.kind == "tag" and item.before.strip() and not OPENING_MARK.match(item.before):
         return ""
     usual = SPACE_AFTER.match(left[-1]) or (item.before == " " and not OPENING_MARK.match(left[-1]))
-    return space or (" " if usual and not UNSPACED.match(left[-1]) else "")
+    return space or (" " if usual and not UNSPACED_LETTER.match(left[-1]) else "")
 
 
 def _space_before(item: Removed, space: str, right: str) -> str:
@@ -418,4 +419,4 @@ def _space_before(item: Removed, space: str, right: str) -> str:
     if item.kind == "tag" and item.after.strip() and not CLOSING_MARK.match(item.after):
         return ""
     usual = SPACE_BEFORE.match(right[0]) or (item.after == " " and not CLOSING_MARK.match(right[0]))
-    return space or (" " if usual and not UNSPACED.match(right[0]) else "")
+    return space or (" " if usual and not UNSPACED_LETTER.match(right[0]) else "")
