@@ -31,6 +31,7 @@ from dragoman.decoding.search import (
     OutputSpec,
     Sampling,
     Steps,
+    drawn_from,
     finish,
     greedy_search,
     length_penalty,
@@ -505,6 +506,25 @@ def test_a_token_is_drawn_from_the_most_probable_ones_only(sampling: Sampling, w
     found = {(h.tokens or [EOS])[0] for h in drawn(sampling, 200, 1)}
     assert found == set(order[:words].tolist())
     assert words < WORDS
+
+
+@pytest.mark.parametrize(
+    "sampling", [Sampling(1, 700), Sampling(1, 9), Sampling(top_p=0.5), Sampling(top_p=0.97), Sampling(1, 50, 0.5)]
+)
+def test_those_drawn_from_are_the_most_probable_ones(sampling: Sampling):
+    """As many as all of them, sorted, say: few in peaked rows, more than are sorted first in flat ones."""
+    spreads = torch.tensor([[6.0], [3.0], [1.0], [0.3], [0.1], [0.0]])
+    log_p = (torch.randn(6, 2000, generator=torch.Generator().manual_seed(0)) * spreads).log_softmax(-1)
+    kept_scores, tokens = drawn_from(log_p, sampling)
+    for row, kept, token in zip(log_p, kept_scores, tokens, strict=True):
+        likely = row.sort(descending=True).values
+        before = likely.exp().cumsum(0) - likely.exp()
+        number = int((before < sampling.top_p).sum()) if sampling.top_p < 1 else len(row)
+        number = min(number, sampling.top_k or number)
+        assert abs(int((kept > -math.inf).sum()) - number) <= 1  # the last digits of a sum
+        assert torch.equal(kept[: number - 1], likely[: number - 1])
+        assert torch.equal(row[token], likely[: len(token)])
+    assert len(tokens[0]) in (2000, sampling.top_k)
 
 
 def test_a_sample_does_not_depend_on_the_sentences_beside_it():

@@ -19,6 +19,7 @@ from dragoman.decoding.processors import Dropped, Processor, apply_processors
 from dragoman.model import Seq2Seq
 
 BLOCK = 64  # words of a block of `topk` and `argmax`
+MOST_LIKELY = 256  # tokens, which nearly always have the share `top_p` together; sorting all takes most of a step
 PLAIN_ROWS = 4  # up to so many, looking for the block first does not pay
 
 Length = TypeVar("Length", float, Tensor)
@@ -198,19 +199,31 @@ def sample(model: Seq2Seq, source: Tensor, output: OutputSpec, sampling: Samplin
     """
 
     def choose(log_p: Tensor, row: Tensor, step: int) -> Tensor:
-        log_p = log_p / sampling.temperature
-        if sampling.top_k or sampling.top_p < 1:
-            likely, token = log_p.softmax(-1).sort(dim=-1, descending=True, stable=True)
-            kept = likely.cumsum(-1) - likely < sampling.top_p  # the sum of all that are more probable
-            if sampling.top_k:
-                kept[:, sampling.top_k :] = False
-            log_p = log_p.where(torch.zeros_like(kept).scatter(1, token, kept), -math.inf)
+        log_p, token = drawn_from(log_p / sampling.temperature, sampling)
         # With Gumbel noise added, each token is the best one with its probability. So it would be where a random number
         # falls among cumulative sums; but they have a bound for every token, and near one the last digits decide, which
         # depend on the batch. Two tokens are seldom so nearly the best.
-        return argmax(log_p + gumbel_noise(keys[row, step - 1], log_p.size(-1)))
+        best = argmax(log_p + gumbel_noise(keys[row, step - 1], token))
+        return token.gather(1, best[:, None])[:, 0]
 
     return generate(model, source, output, choose)
+
+
+def drawn_from(log_p: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+    """Return the tokens that are drawn from, (R, N), and their scores: -inf for those beyond `top_k` and `top_p`.
+
+    log_p (R, V): log-probabilities after the temperature. Without `top_k` and `top_p`, all tokens in their order.
+    """
+    size = log_p.size(-1)
+    most = min(sampling.top_k or size, size)
+    if sampling.top_p == 1:
+        return topk(log_p, most) if most < size else (log_p, torch.arange(size, device=log_p.device).expand_as(log_p))
+    chance = log_p.softmax(-1)
+    likely, token = topk(chance, min(MOST_LIKELY, most))
+    if most > MOST_LIKELY and (likely.sum(-1) < sampling.top_p).any():
+        likely, token = topk(chance, most)
+    kept = likely.cumsum(-1) - likely < sampling.top_p  # the sum of all that are more probable
+    return log_p.gather(1, token).masked_fill(~kept, -math.inf), token
 
 
 @torch.inference_mode()  # of a generator: while it takes a step, and not while it waits for the next one
