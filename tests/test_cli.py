@@ -617,7 +617,7 @@ def test_fields_that_the_output_has_too_are_left_out_with_a_message(dragoman, br
     """Once for each field. The control: what is not written is not missed."""
     rows = [{"text": "a", "n": 1}, {"text": "b", "score": 9, "words": 2}, {"text": "c", "words": 3, "flags": 1}]
     Path("in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    said = "fields left out, because the output has its own: {}; rename them to keep them"
+    said = "fields left out from here on, as the output uses their names: {}; rename them to keep them"
     ran = dragoman("translate", "-m", brief, "-i", "in.jsonl", "-o", "out.jsonl")
     assert f"line 2: {said.format('score, words')}\nline 3: {said.format('flags')}\n" in ran.err
     written = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
@@ -626,6 +626,10 @@ def test_fields_that_the_output_has_too_are_left_out_with_a_message(dragoman, br
     Path("in.jsonl").write_text('{"translation": "a"}\n')
     ran = dragoman("translate", "-m", brief, "-i", "in.jsonl", "-o", "out.jsonl", "--text-key", "translation")
     assert f"line 1: {said.format('translation')}\n" in ran.err
+    Path("words.jsonl").write_text('{"words": "a"}\n')
+    flags = ("translate", "-m", brief, "-i", "words.jsonl", "-o", "out.jsonl", "--text-key", "words")
+    assert "left out" not in dragoman(*flags).err
+    assert f"line 1: {said.format('words')}\n" in dragoman(*flags, "--word-scores").err
     assert "left out" not in dragoman("translate", "-m", brief, "-i", "in.jsonl", "-o", "out").err
 
 

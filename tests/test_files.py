@@ -17,7 +17,7 @@ import pytest
 from processes import KILLED, Command, killed_before_operation
 
 from dragoman.data.corpus import read_lines
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.files import (
     MANIFEST,
     atomic_file,
@@ -168,7 +168,7 @@ def test_without_locks_the_one_whose_part_was_replaced_says_so(tmp_path: Path, m
     monkeypatch.setattr("fcntl.flock", refuse)
     path = tmp_path / "out"
     with ExitStack() as stack:
-        stack.enter_context(pytest.raises(DragomanError, match="out: another process has written it, too"))
+        stack.enter_context(pytest.raises(DragomanError, match=r"out: .*out\.part was moved or replaced while"))
         stack.enter_context(open_output(path)).write(b"all of it")
         with open_output(path) as file:
             file.write(b"of another")
@@ -185,6 +185,47 @@ def test_writers_that_race_for_one_output_write_it_whole_or_not_at_all(tmp_path:
         assert path.read_text() in ("a" * 9000, "b" * 9000, "c" * 9000, "d" * 9000)
         assert True in ends
         assert [file.name for file in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_file_that_appears_while_it_is_opened_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Another process has just put it there. The control: it is replaced, not continued."""
+    path, asked = tmp_path / "out", Path.stat
+
+    def stat(self: Path, **options: Any) -> os.stat_result:
+        try:
+            return asked(self, **options)
+        finally:
+            if self == path and not os.path.lexists(path):
+                path.write_text("of another")
+
+    monkeypatch.setattr(Path, "stat", stat)
+    with open_output(path) as file:
+        file.write(b"ours")
+    assert path.read_text() == "ours"
+
+
+def test_a_part_that_is_in_the_way_is_named(tmp_path: Path):
+    """Except for a link, which is deleted, and what it leads to is not."""
+    part_of(path := tmp_path / "out").mkdir()
+    with (
+        pytest.raises(UsageError, match=r"out\.part: a folder; the output is written under this name"),
+        open_output(path),
+    ):
+        pass
+    part_of(path).rmdir()
+    (precious := tmp_path / "precious").mkdir()
+    part_of(path).symlink_to(precious)
+    with open_output(path) as file:
+        file.write(b"ours")
+    assert (path.read_text(), precious.is_dir()) == ("ours", True)
+
+
+def test_an_output_may_be_a_link_that_leads_to_itself(tmp_path: Path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with open_output(tmp_path / "a") as file:
+        file.write(b"ours")
+    assert "ours" in {(tmp_path / name).read_text() for name in "ab"}
 
 
 def race(path: Path, letter: str) -> bool:

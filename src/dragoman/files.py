@@ -144,7 +144,7 @@ def open_output(path: Path | None, *, keep: Callable[[], int] = lambda: 0) -> It
             yield stream
         return
     require_place(path)
-    target, part = path.resolve(), part_of(path)
+    target, part = real_path(path), part_of(path)
     with name_errors(path, part):
         if target.exists() and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
@@ -155,13 +155,14 @@ def open_output(path: Path | None, *, keep: Callable[[], int] = lambda: 0) -> It
                     with compressed(file, path) as stream:
                         yield stream
                 os.fsync(descriptor)
-                if not has_descriptor(part, descriptor):  # on a file system without locks
-                    raise DragomanError(f"{path}: another process has written it, too")
+                if not has_descriptor(part, descriptor):  # by hand, or by a writer on a file system without locks
+                    raise DragomanError(f"{path}: {part} was moved or replaced while it was written")
                 part.replace(target)
                 sync(target.parent)
             except BaseException:
                 if not (kept := keep()):
-                    part.unlink(missing_ok=True)
+                    if has_descriptor(part, descriptor):
+                        part.unlink()
                 elif path.suffix.lower() not in CODECS:
                     os.truncate(descriptor, kept)
                 raise
@@ -188,14 +189,22 @@ def new_part(path: Path, part: Path) -> Iterator[int]:
 
 
 def delete_left(part: Path) -> None:
-    """Delete a part that a process that was killed has left. Raise BlockingIOError where a process is writing it."""
+    """Delete a part that a process that was killed has left. Raise BlockingIOError where a process is writing it.
+
+    Raise UsageError where it is a folder.
+    """
+    if part.is_dir() and not part.is_symlink():
+        raise UsageError(f"{part}: a folder; the output is written under this name until it is whole")
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(part.lstat().st_mode):
             part.unlink()  # a link would lead the write to another file
             return
-        with lock_file(part, wait=False) as descriptor:
-            if has_descriptor(part, descriptor):  # not if it was renamed before it was locked
-                part.unlink()
+        try:
+            with lock_file(part, wait=False) as descriptor:
+                if has_descriptor(part, descriptor):  # not if it was renamed before it was locked
+                    part.unlink()
+        except PermissionError:  # another user's, which who may write to the folder may delete
+            part.unlink()
 
 
 def has_descriptor(path: Path, descriptor: int) -> bool:
@@ -210,9 +219,10 @@ def require_place(path: Path) -> None:
     """Raise UsageError where nothing can be written as `path`: it is a folder, or to be in one that does not exist."""
     if path.is_dir():
         raise UsageError(f"{path}: a folder; give the name of a file")
-    if not path.parent.is_dir():
-        wrong = "is not a folder" if path.parent.exists() else "does not exist"
-        raise UsageError(f"{path}: {'' if path.parent.exists() else 'the folder '}{path.parent} {wrong}")
+    folder = real_path(path).parent if path.is_symlink() else path.parent
+    if not folder.is_dir():
+        wrong = "is not a folder" if folder.exists() else "does not exist"
+        raise UsageError(f"{path}: {'' if folder.exists() else 'the folder '}{folder} {wrong}")
 
 
 def is_replaceable(path: Path) -> bool:
@@ -221,13 +231,22 @@ def is_replaceable(path: Path) -> bool:
     That is a regular file or none yet, but not a pipe or a device, nor a name for a file that is open already, such as
     /dev/fd/3.
     """
-    open_already = str(path.absolute()).startswith(("/dev/std", "/dev/fd/", "/proc/"))
-    return not open_already and (path.is_file() or not path.exists())
+    if str(path.absolute()).startswith(("/dev/std", "/dev/fd/", "/proc/")):
+        return False
+    try:
+        return stat.S_ISREG(path.stat().st_mode)  # asked once: another process may put the file there meanwhile
+    except OSError:
+        return True
+
+
+def real_path(path: Path) -> Path:
+    """Return where the links of a path lead, an absolute path. Of links that lead to each other, it is one of them."""
+    return Path(os.path.realpath(path))
 
 
 def part_of(path: Path) -> Path:
     """Return the name under which `open_output` writes a file until it is whole: 'out.txt.part', where links lead."""
-    target = path.resolve() if path.is_symlink() else path
+    target = real_path(path) if path.is_symlink() else path
     return target.with_name(f"{target.name}.part")
 
 

@@ -6,7 +6,7 @@ from torch import Tensor
 # SplitMix64 (Steele, Lea and Flood 2014), as signed numbers: what is added for each number, and shifts with factors.
 STEP = 0x9E3779B97F4A7C15 - 2**64
 ROUNDS, LAST = ((30, 0xBF58476D1CE4E5B9 - 2**64), (27, 0x94D049BB133111EB - 2**64)), 31
-BITS = 23  # with half of a last one, those of a float32
+LEAST, MOST = 2.0**-64, 1 - 2.0**-24  # between 0 and 1, where the noise would be infinite
 
 
 def random_bits(keys: Tensor, tokens: Tensor) -> Tensor:
@@ -29,5 +29,6 @@ def shift_right(bits: Tensor, shift: int, out: Tensor) -> Tensor:
 def gumbel_noise(keys: Tensor, tokens: Tensor) -> Tensor:
     """Return numbers of the Gumbel distribution, (R, N), float32, for keys (R,) and tokens (R, N), int64."""
     bits = random_bits(keys, tokens)
-    uniform = shift_right(bits, 64 - BITS, bits).float().add_(0.5).mul_(2.0**-BITS)  # between 0 and 1, so finite noise
+    # All bits count: the smaller the number, the larger the noise, which lets improbable tokens be drawn.
+    uniform = shift_right(bits, 1, bits).float().mul_(2.0**-63).clamp_(LEAST, MOST)
     return uniform.neg_().log1p_().neg_().log_().neg_()

@@ -119,10 +119,10 @@ class TorchEngine:
             )
         if config.temperature is not None:
             sampling = Sampling(config.temperature, config.top_k, config.top_p)
-            numbers = (random_keys(sources, config.seed, n, int(max_lengths.max())) for n in range(config.n_best))
             samples: list[list[list[Hypothesis]]] = []
-            for keys in numbers:
-                samples.append((yield from sample(self.model, source, output, sampling, keys.to(self.device))))
+            for number in range(config.n_best):
+                keys = random_keys(sources, config.seed, number, int(max_lengths.max())).to(self.device)
+                samples.append((yield from sample(self.model, source, output, sampling, keys)))
             return [sorted((h for (h,) in own), key=lambda h: -h.score) for own in zip(*samples, strict=True)]
         if config.beam == 1:
             return (yield from greedy_search(self.model, source, output, observe))

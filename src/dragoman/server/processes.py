@@ -31,6 +31,10 @@ Manifests = dict[str, dict[str, tuple[int, str]]]
 """The manifests of the models that are served, by what --model says, as `read_manifests` returns them."""
 
 
+class ReplacedError(DragomanError):
+    """A model is not the one that the other processes serve."""
+
+
 class Worker:
     """A process that serves, and what it has said of itself."""
 
@@ -99,6 +103,7 @@ def supervise(config: ServeConfig) -> None:
     if config.engine == "native":  # CTranslate2 has replicas instead, see `open_models`
         config = replace(config, threads=config.threads or max(1, granted_cores() // config.processes))
     stopping, failed, patience = threading.Event(), False, math.inf
+    replaced = False  # whether there is another model than the workers have
     workers: list[Worker] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -130,10 +135,12 @@ def supervise(config: ServeConfig) -> None:
                 elif not proven:
                     raise worker.error or DragomanError(f"the server has ended while it started ({worker.end()})")
                 else:
-                    say(f"process {worker.process.pid} has ended ({worker.error or worker.end()}); another one starts")
-                    if not worker.ready:
+                    replaced = bool(workers) and (replaced or isinstance(worker.error, ReplacedError))
+                    then = "the others go on without it" if replaced else "another one starts"
+                    say(f"process {worker.process.pid} has ended ({worker.error or worker.end()}); {then}")
+                    if not (worker.ready or replaced):
                         stopping.wait(PAUSE)
-            while proven and not stopping.is_set() and len(workers) < config.processes:
+            while proven and not (stopping.is_set() or replaced) and len(workers) < config.processes:
                 beside = next((worker.models for worker in workers if worker.ready), None)
                 workers.append(Worker(config, listener, counts, patience, beside))
     if failed:
@@ -163,8 +170,6 @@ def work(
     from dragoman.server.models import read_manifests
     from dragoman.server.run import serve_on
 
-    os.set_blocking(pipe.fileno(), False)  # nobody may be reading: then what is said is lost
-
     def beat(seconds: float) -> None:
         try:
             pipe.send(seconds)
@@ -176,8 +181,9 @@ def work(
     try:
         models = read_manifests(config.model)
         if beside and (changed := listed(text for text in models if models[text] != beside[text])):
-            raise DragomanError(f"{changed}: replaced while it was served; restart the server to serve the new model")
+            raise ReplacedError(f"{changed}: replaced while it was served; restart the server to serve the new model")
         pipe.send(models)
+        os.set_blocking(pipe.fileno(), False)  # nobody may be reading: then what is said is lost
         serve_on(listener, config, first, beat)
     except DragomanError as error:
         pipe.send(error)

@@ -46,7 +46,6 @@ SWITCH = 0.0005
 SWEEP_SECONDS = 300.0  # between two looks for documents that are old enough to be deleted
 REPORT_SECONDS = 60.0  # between two reports of one error
 KEEP_ALIVE = 5  # seconds without a request
-ROUNDS = 20  # in which clients are taken that connect while the server stops listening
 SHOWN = 4  # pairs of a model in the greeting
 
 
@@ -104,25 +103,25 @@ def read_settings(config: ServeConfig) -> tuple[Sequence[Key], Sequence[ModelSou
     keys = read_keys(Path(config.api_keys)) if config.api_keys else []
     if config.api_keys and not keys:
         raise UsageError(f"{config.api_keys}: has no keys")
+    if config.runs:
+        check_runs(Path(config.runs))
+    nothing_yet = config.runs and not config.model
+    sources = [] if nothing_yet else parse_models(config.model, config.pivot)
     for flag, folder in (("--state", config.state), ("--suggestions", config.suggestions)):
         if folder:
             require_writable(flag, Path(folder))
-    if config.runs:
-        check_runs(Path(config.runs))
-        if not config.model:
-            return keys, []  # nothing to translate with yet
-    return keys, parse_models(config.model, config.pivot)
+    return keys, sources
 
 
 def require_writable(flag: str, folder: Path) -> None:
     """Make a folder if it is missing. Raise UsageError, naming the flag, where it cannot be made or written to."""
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{flag} {folder}: not a folder")
     try:
         folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UsageError(f"{flag} {folder}: not a folder") from None
     except OSError as error:
         raise UsageError(f"{flag} {folder}: cannot be made: {error.strerror}") from None
-    if not os.access(folder, os.W_OK):
+    if not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(f"{flag} {folder}: cannot be written to")
 
 
@@ -177,8 +176,8 @@ def name_pairs(served: Sequence[Served]) -> str:
 
 
 def accept_all(listener: socket.socket) -> Iterator[socket.socket]:
-    """Yield the connections that wait to be accepted."""
-    with contextlib.suppress(BlockingIOError):
+    """Yield the connections that wait to be accepted, as many as this process can have."""
+    with contextlib.suppress(OSError):  # there is none any more, or no more files can be open
         while True:
             yield listener.accept()[0]
 
@@ -236,16 +235,15 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening; clients that have connected by now are served, as closing the socket would cut them."""
         loop, listeners = asyncio.get_running_loop(), sockets or []
-        protocol: Any = self.config.http_protocol_class
-        take = partial(protocol, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
         for listener in listeners:
             loop.remove_reader(listener)
         await asyncio.sleep(0)  # asyncio drops those that it has accepted, but not yet taken, when its server is closed
-        for _ in range(ROUNDS):
-            waiting = [connection for listener in listeners for connection in accept_all(listener)]
-            if not waiting:
-                break
-            await asyncio.gather(*(loop.connect_accepted_socket(take, connection) for connection in waiting))
+        waiting = [connection for listener in listeners for connection in accept_all(listener)]
+        for server in self.servers:  # at once: whoever connects between these two lines is cut
+            server.close()
+        protocol: Any = self.config.http_protocol_class
+        take = partial(protocol, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        await asyncio.gather(*(loop.connect_accepted_socket(take, connection) for connection in waiting))
         await super().shutdown(listeners)
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -34,10 +34,11 @@ BLOCK_SIZE = LONGEST_LINE  # characters of long lines that are translated togeth
 READ = 1 << 16  # bytes read at once; a pipe holds no more
 SHOWN = 5  # damaged lines that are named
 MAX_DEPTH = 100  # of objects and arrays in a line of JSONL; Python writes fewer levels than it reads
-# The fields that the output adds to an object, the first ones always. Those of the input, which may be from an earlier
-# translation, are left out, so that none is taken for one of this translation.
-ALWAYS_ADDED = ("translation", "score", "finished")
-OUTPUT_FIELDS = {*ALWAYS_ADDED, *"flags retried terms_met segments alternatives words alignment".split()}
+# The fields that the output adds to an object. Those of the input, which may be from an earlier translation, are left
+# out, so that none is taken for one of this translation.
+OUTPUT_FIELDS = frozenset(
+    "translation score finished flags retried terms_met segments alternatives words alignment".split()
+)
 Log = Callable[[str], None]
 
 
@@ -49,7 +50,7 @@ class Line:
     text: str
     columns: tuple[str, ...] = ()
     fields: dict[str, Any] = field(default_factory=dict)
-    left_out: frozenset[str] = frozenset()  # names of fields that are not copied, because the output has its own
+    left_out: frozenset[str] = frozenset()  # names of fields that are not copied
     error: str = ""  # why there is no text
     size: int = 0  # characters of the whole line
 
@@ -88,12 +89,14 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
             for line, translation, own in zip(block, translations, annotations, strict=True):
                 for row in output_rows(line, translation, options.row_format, options.text_key, own):
                     target.write(row.encode("utf-8", "replace") + b"\n")
-                if options.row_format == "jsonl" and (more := line.left_out - left_out):
-                    left_out |= more
-                    progress.log(
-                        f"line {line.number}: fields left out, because the output has its own: "
-                        f"{', '.join(sorted(more))}; rename them to keep them"
-                    )
+                if options.row_format == "jsonl":
+                    replaced = line.fields.keys() & (translation_fields(translation).keys() | own.keys())
+                    if more := (line.left_out | replaced) - left_out:
+                        left_out |= more
+                        progress.log(
+                            f"line {line.number}: fields left out from here on, as the output uses their names: "
+                            f"{', '.join(sorted(more))}; rename them to keep them"
+                        )
                 if line.error:
                     errors += 1
                     progress.log(f"line {line.number}: {line.error}")
@@ -282,11 +285,10 @@ def parse_object(number: int, text: str, text_key: str) -> Line:
     if not isinstance(text, str):
         return Line(number, "", error=f"the field '{text_key}' is not a string")
     kept = {name: value for name, value in fields.items() if name == text_key or name not in OUTPUT_FIELDS}
-    left_out = fields.keys() - kept.keys()
+    left_out = frozenset(fields.keys() - kept.keys())
     if text_key.split(".")[0] in left_out:
         kept[text_key] = text
-    left_out |= {text_key} & fields.keys() & {*ALWAYS_ADDED}
-    return Line(number, text, fields=kept, left_out=frozenset(left_out))
+    return Line(number, text, fields=kept, left_out=left_out)
 
 
 def parse_finite(text: str) -> float:
