@@ -19,7 +19,7 @@ from dragoman.check.report import CheckedCorpus, CheckReport
 from dragoman.check.rules import RULES
 from dragoman.cli import main
 from dragoman.commands.check import name_locations
-from dragoman.data.corpus import read_corpus, stream_rows
+from dragoman.data.corpus import Pair, read_corpus, stream_rows
 from dragoman.data.spec import parse_corpora
 from dragoman.data.split import read_documents
 from dragoman.demo.phrasebook import Phrasebook, phrasebook
@@ -448,13 +448,14 @@ def test_a_wrong_request_gets_one_line(check, tmp_path: Path, words: str, code: 
     assert read_corpus(["a.tsv"]).pairs == read_corpus(["b.tsv"]).pairs == CLEAN
 
 
-def test_a_file_that_changes_between_two_readings_is_no_traceback(tmp_path: Path):
+@pytest.mark.parametrize("later", [CLEAN[::-1], CLEAN[:-1], [*CLEAN, CLEAN[0]]], ids=["order", "shorter", "longer"])
+def test_a_file_that_changes_between_two_readings_is_no_traceback(tmp_path: Path, later: list[Pair]):
     path = Path(write_tsv(tmp_path / "a.tsv", CLEAN))
 
     report = check_sets({"train": parse_corpora([str(path)])}, CheckLimits())
     assert not report.findings
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dragoman.check.profile.Profile.learn", lambda *_: path.write_bytes(tsv(CLEAN[::-1])))
+        patch.setattr("dragoman.check.profile.Profile.learn", lambda *_: path.write_bytes(tsv(later)))
         report = check_sets({"train": parse_corpora([str(path)])}, CheckLimits())
     assert "changed while it was read" in report.findings["unreadable"].example
 

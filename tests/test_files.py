@@ -23,10 +23,12 @@ from dragoman.files import (
     atomic_file,
     delete_folder,
     lock_file,
+    new_file,
     new_folder,
     open_append,
     open_output,
     part_of,
+    read_json,
     replace_file,
     replace_link,
     require_links,
@@ -286,6 +288,30 @@ def test_writers_of_one_file_have_drafts_of_their_own_where_it_is_shared(tmp_pat
         other.write_text("other")
     assert (tmp_path / "file").read_text() == "one"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_new_file_takes_the_place_of_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool):
+    """Of two that write it, the first one to finish wins, also on a file system without hard links."""
+    if not links:
+        monkeypatch.setattr("os.link", lambda *_: (_ for _ in ()).throw(PermissionError(errno.EPERM, "no links")))
+    path = tmp_path / "folder" / "file"
+    with pytest.raises(FileExistsError, match="file"), new_file(path) as one, new_file(path) as other:  # noqa: PT012
+        one.write_text("one")
+        other.write_text("other")
+    assert path.read_text() == "other"
+    with pytest.raises(KeyboardInterrupt), new_file(tmp_path / "new") as draft:  # noqa: PT012
+        draft.write_text("half")
+        raise KeyboardInterrupt
+    assert [file.name for file in path.parent.iterdir()] == ["file"]
+    assert [file.name for file in tmp_path.iterdir()] == ["folder"]
+
+
+@pytest.mark.parametrize("read", [read_json, open_append], ids=["read", "append"])
+def test_a_pipe_in_a_folder_of_a_stranger_does_not_keep_us_waiting(tmp_path: Path, read: Callable[[Path], Any]):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="pipe"):
+        read(tmp_path / "pipe")
 
 
 def test_a_folder_that_cannot_be_filled_leaves_what_was_there(tmp_path: Path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import write_tsv
 
-from dragoman.commands.split import default_size
+from dragoman.commands.split import default_size, write_sets
 from dragoman.data.corpus import Pair, read_corpus
 from dragoman.data.split import near_duplicates
 
@@ -114,6 +114,26 @@ def test_without_numbers_a_tenth_is_held_out(dragoman, tmp_path: Path, count: in
     sizes = {name: len(pairs) for name, pairs in read(tmp_path / "new").items()}
     assert (ran.code, sizes) == (0, {"train": count - dev - test, "dev": dev, "test": test})
     assert f"a tenth of {count} pairs" in ran.err
+
+
+def test_no_file_of_another_split_is_overwritten(tmp_path: Path):
+    """It was made while this one read its corpora. The control is the one that came first."""
+    files = {name: tmp_path / f"{name}.tsv" for name in ("train", "dev", "test")}
+    write_sets([("a", "b"), ("c", "d"), ("e", "f")], ["train", "dev", "test"], files)
+    with pytest.raises(FileExistsError, match=r"test\.tsv"):
+        write_sets([("g", "h"), ("i", "j"), ("k", "l")], ["train", "dev", "test"], files)
+    assert [file.read_text() for file in files.values()] == ["a\tb\n", "c\td\n", "e\tf\n"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["dev.tsv", "test.tsv", "train.tsv"]
+
+
+def test_of_an_interrupted_split_the_message_says_so(dragoman, tmp_path: Path):
+    """The control is a split of which nothing is missing."""
+    write_tsv(tmp_path / "all.tsv", sentences(60))
+    assert dragoman("split", "all.tsv", "--out", "sets").code == 0
+    assert "exists already; choose another --out" in dragoman("split", "all.tsv", "--out", "sets").err
+    (tmp_path / "sets" / "train.tsv").unlink()
+    said = "exists already without sets/train.tsv, as after a split that was interrupted: delete it, or choose another"
+    assert said in dragoman("split", "all.tsv", "--out", "sets").err
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,7 @@ from dragoman.errors import DragomanError
 from dragoman.files import fingerprint
 from dragoman.model_folder import load_model, verify_files
 from dragoman.synthesis import blocks, synthesise
-from dragoman.synthesis.job import Job, LocatedText
+from dragoman.synthesis.job import Job, LocatedText, start_record
 from dragoman.synthesis.noise import BLANK, FARTHEST, add_noise
 from dragoman.synthesis.progress import TextProgress
 from dragoman.synthesis.shard import Shard
@@ -401,6 +402,29 @@ def same_weights(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     (folder / "manifest.json").write_text(json.dumps(manifest))
     verify_files(folder)
     return folder
+
+
+def test_of_two_jobs_that_begin_at_the_same_time_one_is_refused(
+    job: Job, expected: bytes, monkeypatch: pytest.MonkeyPatch
+):
+    """Before the first one has made a block, and before it has written its record. The control: it makes all."""
+    other, begun = replace(job, search=SearchConfig(beam=1, extra_length=6)), start_record(job, job.provenance())
+    with pytest.raises(DragomanError, match="was made with another extra_length"):
+        make(other)
+    shutil.rmtree(job.blocks_folder)
+    counted = Job.texts
+
+    def texts(self: Job, notes: list[str] | None = None) -> Iterator[Any]:
+        if self == other and notes is not None:
+            monkeypatch.undo()
+            assert start_record(job, job.provenance()) == begun
+        return counted(self, notes)
+
+    monkeypatch.setattr(Job, "texts", texts)
+    with pytest.raises(DragomanError, match="was made with another extra_length"):
+        make(other)
+    assert make(job)
+    assert job.out.read_bytes() == expected
 
 
 def test_a_job_that_has_made_nothing_yet_may_change(job: Job, expected: bytes, capfd: pytest.CaptureFixture[str]):

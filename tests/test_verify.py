@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,26 @@ def test_a_run_is_verified_with_all_its_checkpoints_and_corpora(dragoman, run: P
     lines = dragoman("verify", "run").out.splitlines()
     assert [line.split()[0] for line in lines] == ["ok"] * 5
     assert "190 pairs" in lines[-1]
+
+
+def test_a_checkpoint_that_its_run_deletes_meanwhile_is_not_damage(
+    dragoman, run: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The control: a file of a folder that stays."""
+    gone, *_, stays = sorted((run / "checkpoints").iterdir())
+    seen = integrity.find_damage
+
+    def find_damage(folder: Path, *arguments: Any) -> Iterator[Any]:
+        if folder.name == gone.name:
+            shutil.rmtree(gone)
+        if folder.name == stays.name:
+            (stays / "model.safetensors").unlink()
+        yield from seen(folder, *arguments)
+
+    monkeypatch.setattr(integrity, "find_damage", find_damage)
+    assert found(dragoman("verify", "run/checkpoints", "--json")) == {
+        "damaged": [f"run/checkpoints/{stays.name}/model.safetensors"]
+    }
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "state.json", "alignment.json", "tokenizer.json"])

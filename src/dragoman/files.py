@@ -90,6 +90,33 @@ def atomic_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Yield the path of a draft to write; it becomes `path` when the block ends, and is deleted on an exception.
+
+    Raise FileExistsError where `path` exists by then: of several processes, the first one to finish wins. The folder of
+    `path` is made if it is missing. An OSError about the draft names `path`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = draft_of(path, uuid4().hex)
+    try:
+        with name_errors(path, draft):
+            yield draft
+            sync(draft)
+            try:
+                os.link(draft, path)
+            except FileExistsError:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+            except OSError:  # a file system without hard links, such as exFAT
+                if path.exists():
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+                draft.rename(path)
+            sync(path.parent)
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
 def name_errors(name: Path | str, draft: Path | None = None) -> Iterator[None]:
     """Let an OSError of the block name what is written or read, if it names no file, as a failed write, or the draft.
 
@@ -319,11 +346,19 @@ def lock_file(path: Path, *, wait: bool, new: bool = False) -> Iterator[int]:
 def _open_no_link(path: Path, flags: int) -> int:
     """Return the descriptor of a file, which is created, open for writing. Raise DragomanError where it is a link."""
     try:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | flags, 0o666)
+        # Without blocking: a stranger may have put a pipe there, which is opened once somebody reads it.
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | flags, 0o666)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise DragomanError(f"{path}: a symbolic link; nothing is written through links") from None
         raise
+
+
+def open_regular(file: Path) -> BinaryIO:
+    """Open a file to read it. Raise OSError where it is a pipe or a device, which might be read for ever."""
+    if not file.is_file() and file.exists():
+        raise OSError(errno.EINVAL, "not a regular file", str(file))
+    return file.open("rb")
 
 
 def read_json(file: Path, max_size: int = MAX_RECORD_SIZE, max_values: int | None = None) -> Any:
@@ -334,7 +369,7 @@ def read_json(file: Path, max_size: int = MAX_RECORD_SIZE, max_values: int | Non
     Raise ValueError where it has more than `max_size` bytes or `max_values` values, is nested too deeply or is not JSON
     in UTF-8, and OSError where it cannot be read.
     """
-    with file.open("rb") as opened:
+    with open_regular(file) as opened:
         data = opened.read(max_size + 1)
     if len(data) > max_size:
         raise ValueError(f"it has more than {max_size:,} bytes")

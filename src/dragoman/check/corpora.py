@@ -66,6 +66,8 @@ def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) ->
                     corpus.kept += int((block.has_text & ~drop).sum())
                     if clean and name == "train":
                         write_rows(block, ~drop, clean)
+                if corpus.read < len(reading.pairs):
+                    raise DragomanError(f"{spec.name}: changed while it was read; check it again")
             except DragomanError as error:
                 report.add("unreadable", [spec.name], example=str(error))
             else:

@@ -52,6 +52,7 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "check", arguments)
     from dragoman.check.corpora import check, check_and_clean
     from dragoman.check.detectors import CheckLimits
+    from dragoman.console import exit_on_signals
     from dragoman.data.spec import FOLDER, parse_corpora
 
     words = {"train": options.corpora, "dev": options.dev, "test": options.test}
@@ -70,7 +71,8 @@ def main(arguments: list[str]) -> None:
     written = None
     if clean:
         check_output(clean, files, sets["train"])
-        report, written = check_and_clean(sets, limits, clean)
+        with exit_on_signals():  # so that drafts are deleted
+            report, written = check_and_clean(sets, limits, clean)
     else:
         report = check(sets, limits)
     if options.json:

@@ -62,7 +62,9 @@ def main(arguments: list[str]) -> None:
     files = {name: options.out / f"{name}.tsv" for name in SETS if sizes.get(name) != 0}
     for file in files.values():
         if file.exists():
-            raise UsageError(f"{file}: exists already; choose another --out")
+            missing = " ".join(str(other) for other in files.values() if not other.exists())
+            why = f" without {missing}, as after a split that was interrupted: delete it, or" if missing else ";"
+            raise UsageError(f"{file}: exists already{why} choose another --out")
     pairs, documents, notes = read_documents(specs)
     for note in notes:
         print(note, file=sys.stderr)
@@ -101,13 +103,13 @@ def write_sets(pairs: Sequence["Pair"], sets: Sequence[str], files: Mapping[str,
 
     A tab inside a text becomes a space.
     """
-    from dragoman.files import atomic_file
+    from dragoman.console import exit_on_signals
+    from dragoman.files import name_errors, new_file
 
-    with ExitStack() as stack:
-        drafts = {name: stack.enter_context(atomic_file(file, shared=True)) for name, file in files.items()}
-        opened = {
-            name: stack.enter_context(draft.open("w", encoding="utf-8", newline="")) for name, draft in drafts.items()
-        }
-        for pair, name in zip(pairs, sets, strict=True):
-            if name:  # only texts of other formats than TSV can have a tab
-                opened[name].write("\t".join(text.replace("\t", " ") for text in pair) + "\n")
+    with exit_on_signals(), ExitStack() as stack:
+        for own, file in files.items():
+            draft = stack.enter_context(new_file(file))
+            with name_errors(file, draft), draft.open("w", encoding="utf-8", newline="") as opened:
+                for pair, name in zip(pairs, sets, strict=True):
+                    if name == own:  # only texts of other formats than TSV can have a tab
+                        opened.write("\t".join(text.replace("\t", " ") for text in pair) + "\n")

@@ -21,7 +21,7 @@ from dragoman.data.spec import MAX_WEIGHT, MIN_WEIGHT, CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
-from dragoman.files import atomic_file, name_errors
+from dragoman.files import atomic_file, name_errors, open_regular
 
 CHUNK = 4096  # pairs that are tokenised, written and looked up together
 READS_BEFORE_RELEASE = 1000  # sentences
@@ -82,7 +82,7 @@ class Pairs:
         """
         damaged = DragomanError(f"{path}: damaged; delete it and rerun the same command")
         try:
-            with name_errors(path), path.open("rb") as file:
+            with name_errors(path), open_regular(path) as file:
                 return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), path)
         except FileNotFoundError:
             raise DragomanError(f"{path}: no such file") from None

@@ -15,9 +15,10 @@ from dragoman.config import SearchConfig, as_dict
 from dragoman.data.corpus import LeftOut, read_lines, stream_rows
 from dragoman.data.spec import CorpusSpec, check_present, display_path
 from dragoman.errors import DragomanError
-from dragoman.files import MANIFEST, MAX_TABLE_SIZE, delete_folder, fingerprint, read_json, replace_file
+from dragoman.files import MANIFEST, MAX_TABLE_SIZE, delete_folder, fingerprint, new_file, read_json
 from dragoman.model_folder import find_model, verify_files
 
+RECORD = "record.json"  # of a job in progress, beside its blocks
 Record = dict[str, Any]  # JSON: what a job makes, and from what
 
 
@@ -149,16 +150,14 @@ def start_record(job: Job, provenance: Record) -> Record:
     """Return the record of a job in progress: 'made_of' (its provenance), 'model', 'files', 'texts' and 'notes'.
 
     'texts' is their number. The first process writes the record. All texts are read once before anything is translated:
-    what cannot be read is reported now, not after hours. Raise DragomanError where there are blocks of another job, and
-    where there is no text.
+    what cannot be read is reported now, not after hours. Raise DragomanError where there is the record of another job,
+    and where there is no text.
     """
-    file = job.blocks_folder / "record.json"
+    file = job.blocks_folder / RECORD
     if file.exists():
         record = read_record(file)
-        if any(job.blocks_folder.glob("[0-9]*")):
-            check_same_job(job, record, provenance, str(job.blocks_folder))
-        if record["made_of"] == provenance:
-            return record
+        check_same_job(job, record, provenance, str(job.blocks_folder))
+        return record
     notes: list[str] = []
     count = sum(1 for _ in job.texts(notes))
     if not count:
@@ -170,8 +169,19 @@ def start_record(job: Job, provenance: Record) -> Record:
         "texts": count,
         "notes": notes,
     }
-    replace_file(file, as_json(record), shared=True)
+    try:
+        with new_file(file) as draft:
+            draft.write_bytes(as_json(record))
+    except FileExistsError:  # another process was faster
+        return start_record(job, provenance)
     return record
+
+
+def forget_start(job: Job) -> None:
+    """Delete the record of a job that has made nothing yet, so that it may be started with other settings."""
+    if not any(job.blocks_folder.glob("[0-9]*")):
+        with contextlib.suppress(OSError):
+            (job.blocks_folder / RECORD).unlink()
 
 
 def block_count(job: Job, record: Record) -> int:

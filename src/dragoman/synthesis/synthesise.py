@@ -12,6 +12,7 @@ from dragoman.synthesis.job import (
     block_count,
     count_texts,
     finished_record,
+    forget_start,
     inputs_changed_error,
     start_record,
 )
@@ -33,7 +34,11 @@ def synthesise(job: Job, shard: Shard, device: torch.device, progress: TextProgr
             count = block_count(job, started)
             ours = range(shard.number - 1, count, shard.count)
             if to_make := [number for number in ours if not job.block_file(number).exists()]:
-                make_blocks(job, to_make, count_texts(job, started, to_make), provenance, device, progress)
+                try:
+                    make_blocks(job, to_make, count_texts(job, started, to_make), provenance, device, progress)
+                except BaseException:
+                    forget_start(job)
+                    raise
             missing = sum(not job.block_file(number).exists() for number in range(count))
             if missing and not job.out.exists():
                 progress.log(f"{job.out}: {missing:,} of {count:,} blocks are left for other shards")

@@ -65,14 +65,17 @@ def verify_model(folder: Path) -> Iterator[Finding]:
     """Yield a finding for each damaged file of a model folder, or one for the folder if all of its files are intact.
 
     Then yield one for each file that its manifest does not list. A folder that cannot be read, or that is of a newer
-    format, is a single finding.
+    format, is a single finding. Of a checkpoint that its run has deleted meanwhile, there is none.
     """
     try:
         manifest = read_checksums(folder)
         exported = exported_for(folder, manifest)
         if not exported:
             manifest = read_manifest(folder)
-        if damaged := list(find_damage(folder, manifest)):
+        damaged = list(find_damage(folder, manifest))
+        if not folder.exists():
+            return
+        if damaged:
             yield from (Finding("damaged", file, "", expected, found) for file, expected, found in damaged)
         else:
             if not exported:
@@ -81,10 +84,12 @@ def verify_model(folder: Path) -> Iterator[Finding]:
                 read_progress(folder)
             size = sum(size for size, _ in manifest.values())
             yield Finding("ok", folder, f"{plural(len(manifest), 'file')}, {size:,} bytes")
-    except DragomanError as error:
-        yield failed(error, folder)
+        files = sorted(folder.iterdir())
+    except (DragomanError, FileNotFoundError) as error:
+        if folder.exists():
+            yield failed(error, folder)
         return
-    for file in sorted(folder.iterdir()):
+    for file in files:
         if file.name not in {*(name.split("/")[0] for name in manifest), MANIFEST, CARD}:
             yield Finding("unlisted", file, f"not in the manifest{'' if exported else '; nothing reads it'}")
 
@@ -152,7 +157,7 @@ def describe(made: dict[str, Any]) -> str:
     return f"{made['bytes']:,} bytes with SHA-256 {made['sha256']}"
 
 
-def failed(error: DragomanError, path: Path) -> Finding:
+def failed(error: Exception, path: Path) -> Finding:
     """Return the finding for a file or folder that a reader refuses with this error."""
     return Finding(
         "newer" if isinstance(error, NewerFormatError) else "damaged", path, str(error).removeprefix(f"{path}: ")
