@@ -140,6 +140,11 @@ def test_lost_and_invented_placeholders_are_counted():
     assert compare("{a} %s", "%s: {a}") == ([], [])
     assert compare("{a}", "{a} {a}") == ([], ["{a}"])
     assert compare("`{a}`", "{a}") == (["`{a}`"], ["{a}"])
+    assert compare("Click {name} to", "Klicken {name}}, um") == ([], ["}"])
+    assert compare("Save %s now.", "% Speichern von %s.") == ([], ["%"])
+    assert compare("5 % of {n} {", "{ von {n}: 5 % oder 6 %") == ([], [])  # no program looks at these
+    assert compare("50 percent", "50 %") == ([], [])
+    assert compare("{n} km", "} {n}", prefix="}") == ([], [])
     assert compare("5 km", "5 mi") == ([], [])
     assert compare("5 km", "5 mi", numbers=True) == (["5 km"], ["5 mi"])
 

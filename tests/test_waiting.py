@@ -187,3 +187,22 @@ def test_whoever_chooses_threads_is_watched_once_unless_the_user_has_said_how_to
         0,
         str(["waiting"] * (watched and granted_cores() == scheduled_cores())),
     )
+
+
+ENDING = """
+import sys
+import dragoman
+from dragoman.waiting import use_threads
+
+use_threads(2)
+sys.exit(3)
+"""
+
+
+@pytest.mark.skipif(granted_cores() < 2, reason="needs two cores")
+def test_a_process_that_ends_at_once_does_not_abort():
+    """As where the model is missing: threads that are still inside PyTorch would abort it."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP", "GOMP"))}
+    for _ in range(3):
+        ran = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, env=environment)
+        assert (ran.returncode, ran.stderr) == (3, "")

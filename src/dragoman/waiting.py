@@ -6,6 +6,7 @@ as it has more threads than cores, however, it hardly spins (GOMP_SPINCOUNT in i
 nothing count as well.
 """
 
+import atexit
 import contextlib
 import functools
 import os
@@ -37,13 +38,19 @@ class Crowd:
     """Hold more threads of OpenMP than there are cores, until `leave`. They sleep, and so do all others that wait."""
 
     def __init__(self, cores: int, threads: int):
-        self.over = threading.Event()
-        for _ in range((cores - threads) // (threads - 1) + 1):  # each brings a team without its first thread
-            threading.Thread(target=self.attend, daemon=True).start()
+        self.over, formed = threading.Event(), threading.Semaphore(0)
+        teams = (cores - threads) // (threads - 1) + 1  # each without its first thread
+        for _ in range(teams):
+            threading.Thread(target=self.attend, args=[formed], daemon=True).start()
+        for _ in range(teams):
+            formed.acquire()
 
-    def attend(self) -> None:
+    def attend(self, formed: threading.Semaphore) -> None:
         """Form a team of threads, which ends with the thread that has formed it."""
-        torch.ones(WIDE).neg_()
+        try:
+            torch.ones(WIDE).neg_()
+        finally:
+            formed.release()
         self.over.wait()
 
     def leave(self) -> None:
@@ -56,6 +63,7 @@ class WaitingThreads:
 
     def __init__(self, stat: Path = STAT):
         self.stat = stat
+        self.changing = threading.Lock()  # held while there is a thread that computes to form a crowd
         self.crowd: Crowd | None = None
         self.calm = CALM - EVERY  # seconds since others wanted the cores: threads sleep until the first look
         self.last = self.read()
@@ -65,7 +73,8 @@ class WaitingThreads:
         """Let threads sleep while they wait, if there are several."""
         threads = torch.get_num_threads()
         if threads > 1 and not self.crowd:
-            self.crowd = Crowd(scheduled_cores(), threads)
+            with self.changing:
+                self.crowd = Crowd(scheduled_cores(), threads)
 
     def read(self) -> Reading:
         """Return what has been computed until now. Raise OSError where the system has no such file."""
@@ -121,4 +130,6 @@ def watch_cores() -> None:
     if not waits_as_others_want(os.environ) or not os.access(STAT, os.R_OK):
         return
     with contextlib.suppress(OSError, RuntimeError):  # without more files or threads, they wait as they did
-        threading.Thread(target=WaitingThreads().keep_looking, name="waiting", daemon=True).start()
+        waiting = WaitingThreads()
+        atexit.register(waiting.changing.acquire)  # Python aborts if it ends while one of its threads is inside PyTorch
+        threading.Thread(target=waiting.keep_looking, name="waiting", daemon=True).start()

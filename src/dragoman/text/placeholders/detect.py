@@ -63,6 +63,7 @@ PLACEHOLDER, PLACEHOLDER_OR_NUMBER = _pattern(ORDER), _pattern((*ORDER, "number"
 TEMPLATE = _pattern(["template"])
 SIGN = re.compile(r"[@`<{$%&:]|[wW]{3}\.")  # every placeholder has one, most texts have none
 POSITIONAL = re.compile(r"%(?!%|\(|\d+\$|L?\d+$).+ | \{(?:![rsa])?(?::.*)?\}", re.VERBOSE)
+MARKS: dict[Kind, str] = {"brace": "{}", "printf": "%"}
 URL_END = ".,;:!?'*"  # belong to the sentence around an address
 BRACKETS = {")": "(", "]": "[", "}": "{"}
 
@@ -110,14 +111,26 @@ def compare(source: str, output: str, numbers: bool = False, prefix: str = "") -
     """Return the placeholders that the output lost and those that it invented, as often as each is missing or extra.
 
     Those that the prefix of the output was asked to have are not invented. Where none is, but positional ones have
-    changed places and so would get each other's arguments, all of these are lost. numbers: as in `find`.
+    changed places and so would get each other's arguments, all of these are lost. Beside placeholders of a kind, marks
+    of that kind that belong to none are invented, too: a program fails at "{name}}" and "% of %s". numbers: as in
+    `find`.
     """
-    in_source, in_output, in_prefix = (
-        [placeholder.text for placeholder in find(text, numbers)] for text in (source, output, prefix)
-    )
+    found = [find(text, numbers) for text in (source, output, prefix)]
+    in_source, in_output, in_prefix = ([placeholder.text for placeholder in placeholders] for placeholders in found)
     lost = list((Counter(in_source) - Counter(in_output)).elements())
     invented = list((Counter(in_output) - (Counter(in_source) | Counter(in_prefix))).elements())
+    if marks := "".join(MARKS.get(kind, "") for kind in {placeholder.kind for placeholder in found[0]}):
+        of_source, of_output, of_prefix = (
+            _stray_marks(text, own, marks) for text, own in zip((source, output, prefix), found, strict=True)
+        )
+        invented += (of_output - (of_source | of_prefix)).elements()
     if not lost and not invented:
         before, after = (list(filter(is_positional, texts)) for texts in (in_source, in_output))
         lost = before if before != after[: len(before)] else []
     return lost, invented
+
+
+def _stray_marks(text: str, placeholders: Sequence[Placeholder], marks: str) -> Counter[str]:
+    """Return how often each of the marks stands outside of the placeholders of a text."""
+    stray = Counter(text) - Counter("".join(placeholder.text for placeholder in placeholders))
+    return Counter({mark: stray[mark] for mark in marks})
