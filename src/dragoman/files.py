@@ -356,7 +356,7 @@ def _open_no_link(path: Path, flags: int) -> int:
 
 def open_regular(file: Path) -> BinaryIO:
     """Open a file to read it. Raise OSError where it is a pipe or a device, which might be read for ever."""
-    if not file.is_file() and file.exists():
+    if file.exists() and not (file.is_file() or file.is_dir()):  # that of a folder is a clear error
         raise OSError(errno.EINVAL, "not a regular file", str(file))
     return file.open("rb")
 
