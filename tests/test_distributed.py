@@ -239,6 +239,36 @@ def test_a_sharded_run_is_the_run_up_to_rounding(
     assert losses[1][0] != pytest.approx(losses[0][1], rel=1e-3)
 
 
+def hours_ahead(on_rank: int) -> None:
+    """A fault: the clock of that rank says that the run began hours ago."""
+    work = Learner.compute_gradient
+
+    def compute(self: Learner, *given: Any) -> Any:
+        *others, began = given
+        ahead = rank() == on_rank and len(given) == 5  # not the trial before the first step
+        return work(self, *others, began - 10_000 if ahead else began)
+
+    Learner.compute_gradient = compute  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("kind", [{}, {"shard": True}, {"deterministic": True}], ids=["", "sharded", "ordered"])
+@pytest.mark.parametrize(
+    ("ahead", "clock", "saved"),
+    [
+        (1, {"minutes": 100.0, "save_minutes": 100.0}, 3),
+        (0, {"minutes": 100.0, "max_steps": 100}, 1),
+        pytest.param(1, {"save_minutes": 1e-9}, 3, marks=SLOW),
+    ],
+    ids=["time is not over", "time is over", "save at each step"],
+)
+def test_the_clock_of_the_first_rank_decides_for_all(
+    corpus: Corpus, tmp_path: Path, kind: dict[str, Any], ahead: int, clock: dict[str, Any], saved: int
+):
+    few = {"max_steps": 3, "validate_every": 100, **clock, **kind}
+    trained(config_of(corpus, tmp_path / "run", **few), 2, partial(hours_ahead, ahead))
+    assert [path.name for path in checkpoints(tmp_path / "run")] == [f"step-{saved:08d}"]
+
+
 # What is skipped, on all ranks together.
 
 

@@ -76,7 +76,7 @@ def line_of(run: Path, clock: Clock, start: float = 0.0, first: int = 1, **more:
 def test_a_line_has_all_there_is_to_know(tmp_path: Path, clock: Clock):
     line = line_of(tmp_path / "run", clock, total_steps=100, steps_to_validation=30)
     for figure in (
-        *("epoch 3, step 2 of 100", "loss 2.000", "perplexity 7.4", "rate 5.00e-04", "gradient 0.25"),
+        *("epoch 3, step 2 of 100", "loss 2.000", "rate 5.00e-04", "gradient 0.25"),
         *("100 target tokens/s", " MB;", "2 %, validation in 5 min 00 s, end in 16 min 20 s", "best BLEU 23.1"),
     ):
         assert figure in line
@@ -93,6 +93,11 @@ def test_a_line_has_all_there_is_to_know(tmp_path: Path, clock: Clock):
 )
 def test_the_time_left(tmp_path: Path, clock: Clock, start: float, first: int, validation: int | None, left: str):
     assert left in line_of(tmp_path / "run", clock, start, first, steps_to_validation=validation)
+
+
+def test_the_next_validation_comes_by_steps_or_by_the_clock(tmp_path: Path, clock: Clock):
+    for seconds, left in ((45.0, "validation in 45 s"), (-1.0, "validation in 0 s"), (1e3, "validation in 5 min 00 s")):
+        assert left in line_of(tmp_path / f"{seconds}", clock, steps_to_validation=30, seconds_to_validation=seconds)
 
 
 def test_there_is_one_line_per_interval(tmp_path: Path, clock: Clock):
@@ -114,7 +119,7 @@ def test_a_terminal_shows_the_same_figures_in_place(tmp_path: Path, clock: Clock
     shown = text.getvalue()
     assert "epoch 3, step 3 of 100" in shown
     assert "3 %, validation in 1 min 00 s, end in 16 min 10 s" in shown
-    assert "loss 2.000, perplexity 7.4, rate 5.00e-04, gradient 0.25, 100 target tokens/s" in shown
+    assert "loss 2.000, rate 5.00e-04, gradient 0.25, 100 target tokens/s" in shown
     assert "best BLEU 23.1 at step 1,200" in shown
     assert "epoch 3, step 2 of 100: loss 2.000" in (tmp_path / "run" / "train.log").read_text()
     assert "step 2 of 100: loss" not in shown  # the line of the log

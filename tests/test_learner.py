@@ -115,7 +115,7 @@ def test_gradients_that_are_handed_over_are_those_that_are_added_to_zeros(ids: I
     theirs, other = gradient(added, ids, count)
     assert torch.equal(found, theirs)
     assert (outcome.loss, outcome.norm) == pytest.approx((other.loss, other.norm), rel=1e-6)
-    assert outcome == replace(other, loss=outcome.loss, norm=outcome.norm)
+    assert outcome == replace(other, loss=outcome.loss, norm=outcome.norm, seconds=outcome.seconds)
     alone.compute_gradient(*parts_of(ids, count), (1,))
     assert not torch.equal(gradient(alone, ids, count)[0], found)
     assert torch.equal(gradient(alone, ids, count)[0], found)

@@ -65,7 +65,7 @@ from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError
 from dragoman.files import MANIFEST
 from dragoman.model import build
-from dragoman.model_folder import verify_files, write_model
+from dragoman.model_folder import read_model, verify_files, write_model
 from dragoman.training import run, signals
 from dragoman.training.checkpoint import (
     TrainingProgress,
@@ -172,6 +172,29 @@ def test_a_run_killed_several_times_in_an_epoch_is_the_run_unbroken(corpus: Corp
     ended(file, tmp_path / "log", 0, record)
     assert losses_of(tmp_path / "losses") == whole.losses
     same_run(out, whole)
+
+
+@pytest.mark.parametrize("minutes", [1e-9, 0])
+def test_a_run_killed_before_its_first_validation_goes_on_from_where_the_clock_saved_it(
+    corpus: Corpus, tmp_path: Path, whole: Whole, minutes: float
+):
+    """The control: without the clock it starts again, and says so."""
+    out = tmp_path / "run"
+    rare = {"save_every": None, "validate_every": STEPS, "save_minutes": minutes}
+    file = settings_file(config_of(corpus, out, **rare))
+    ended(file, tmp_path / "log", KILLED, killed_before_update(6))
+    assert [path.name for path in checkpoints(out)] == ["step-00000005"] * bool(minutes)
+    if minutes:
+        read_model(out)
+    else:
+        with pytest.raises(DragomanError, match=r"run: this run has no checkpoint yet, so there is no model"):
+            read_model(out)
+    said = ended(file, tmp_path / "log", 0, partial(record_losses, tmp_path / "losses"))
+    start = f"resuming {out} from step 5" if minutes else f"{out} has no checkpoint yet: the run starts again"
+    assert start in " ".join(said.split())
+    first = 6 if minutes else 1
+    assert losses_of(tmp_path / "losses") == {step: whole.losses[step] for step in range(first, STEPS + 1)}
+    assert state(out) == state(whole.out)
 
 
 def killed_at_random(corpus: Corpus, out: Path, whole: Whole, kills: int, seed: int) -> None:
@@ -405,10 +428,10 @@ def killed_in_the_save_of(step: int, operation: int) -> None:
     """Before the rename or link that is number `operation` of that save."""
     work = run.save_checkpoint
 
-    def wrapped(folder: Path, *given: Any) -> None:
+    def wrapped(folder: Path, *given: Any) -> Path:
         if given[3].step == step:
             killed_before_operation(operation, ("os.rename", "os.symlink"))
-        work(folder, *given)
+        return work(folder, *given)
 
     run.save_checkpoint = wrapped  # type: ignore[attr-defined]
 

@@ -50,9 +50,8 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation.metrics import evaluate
 from dragoman.model import build
 from dragoman.model_folder import read_model, verify_files
-from dragoman.training import batch_loader, batch_size, loop
+from dragoman.training import batch_loader, batch_size, loop, run
 from dragoman.training.checkpoint import TrainingProgress, checkpoints, save_checkpoint
-from dragoman.training.distributed import ProcessGroup
 from dragoman.training.journal import Journal, StepMetrics
 from dragoman.training.limits import reason_to_end, share_done, total_steps
 from dragoman.training.loop import train
@@ -592,6 +591,78 @@ def test_checkpoints_are_saved_between_validations_if_asked(corpus: Corpus, tmp_
     assert state(tmp_path / "run") == whole.state
 
 
+@pytest.mark.parametrize(("minutes", "saved"), [(1e-9, list(range(1, STEPS + 1))), (0, [6, 12])])
+def test_a_checkpoint_by_the_clock_is_replaced_by_the_next(
+    corpus: Corpus, tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch, minutes: float, saved: list[int]
+):
+    """So those that are kept are the same, whatever the speed. The control: no such checkpoints."""
+    out = tmp_path / "run"
+    had: dict[int, list[str]] = {}
+
+    def noted(folder: Path, *given: Any) -> Path:
+        newest = save_checkpoint(folder, *given)
+        had[given[3].step] = [path.name for path in checkpoints(folder)]
+        return newest
+
+    monkeypatch.setattr(run, "save_checkpoint", noted)
+    run_training(brief_run(corpus, out, save_minutes=minutes, keep=100))
+    assert list(had) == saved
+    validated = [f"step-{step:08d}" for step in (12, 6)]
+    assert had[12] == validated
+    if minutes:
+        assert (had[1], had[2], had[8]) == (["step-00000001"], ["step-00000002"], ["step-00000008", "step-00000006"])
+    assert state(out) == whole.state
+
+
+def test_a_checkpoint_by_the_clock_stays_if_the_run_stops_there(corpus: Corpus, tmp_path: Path):
+    run_training(brief_run(corpus, tmp_path / "run", save_minutes=1e-9, max_steps=2, validate_every=100))
+    run_training(brief_run(corpus, tmp_path / "run", save_minutes=1e-9, max_steps=4, validate_every=100))
+    assert [path.name for path in checkpoints(tmp_path / "run")] == ["step-00000004", "step-00000002"]
+
+
+@pytest.mark.parametrize(
+    ("times", "training", "validated"),
+    [
+        (0, {}, [1, 2, 3]),
+        (1e9, {}, [1, 3]),  # one, and the time that it took will not pass again so often
+        (0, {"minutes": None}, [3]),
+        (0, {"validate_every": 2}, [2, 3]),
+    ],
+)
+def test_a_run_of_some_minutes_validates_by_the_clock_unless_told_when(
+    corpus: Corpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    times: float,
+    training: dict[str, Any],
+    validated: list[int],
+):
+    monkeypatch.setattr(loop, "VALIDATIONS_IN_TIME", 1e12)
+    monkeypatch.setattr(loop, "TIMES_A_VALIDATION", times)
+    short = {"minutes": 10.0, "validate_every": None, "max_steps": 3, **training}
+    run_training(brief_run(corpus, tmp_path / "run", **short))
+    assert [event["step"] for event in events(tmp_path / "run", "validation")] == validated
+
+
+def test_the_time_of_the_largest_batch_is_behind_the_run_when_its_clock_starts(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Else the time that is left would be underestimated, as the share that is done has it, and the time spent not."""
+    starts: list[tuple[float, ...]] = []
+    start_clock = Journal.start_clock
+
+    def noted(journal: Journal, *given: float) -> None:
+        starts.append(given)
+        start_clock(journal, *given)
+
+    monkeypatch.setattr(loop.Loop, "try_largest_batch", lambda _: time.sleep(1.0))
+    monkeypatch.setattr(Journal, "start_clock", noted)
+    run_training(brief_run(corpus, tmp_path / "run", max_steps=1, minutes=0.5))
+    share, seconds, _ = starts[-1]
+    assert seconds >= 1.0
+    assert share == pytest.approx(seconds / 30)
+
+
 @pytest.mark.parametrize(
     ("limits", "steps", "share"),
     [
@@ -614,8 +685,7 @@ def test_length_and_share_of_a_run_are_those_of_the_limit_that_comes_first(
     ("limit", "why"), [(36, ""), (35, "all 35 steps done"), (30, "the limit of 30 steps is exceeded")]
 )
 def test_a_run_beyond_a_limit_that_was_lowered_says_so(limit: int, why: str):
-    alone = ProcessGroup(torch.device("cpu"))
-    assert reason_to_end(TrainingProgress(step=35), TrainingConfig(max_steps=limit), alone) == why
+    assert reason_to_end(TrainingProgress(step=35), TrainingConfig(max_steps=limit)) == why
 
 
 @pytest.mark.parametrize(

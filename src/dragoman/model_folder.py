@@ -224,13 +224,17 @@ def find_model(path: Path) -> Path:
     """Return the folder of a model: the best of `path` if it is a run folder, else `path` itself.
 
     No link is left in it that training may move: whoever reads several files of a model calls this once. A name such as
-    'hub:USER/NAME' is downloaded; raise then as `download_model` does.
+    'hub:USER/NAME' is downloaded; raise then as `download_model` does. Raise DragomanError for a run without a
+    checkpoint.
     """
     if is_on_hub(path):
         return download_model(str(path))
     best = path / "best"
     if best.is_dir():
         return best.resolve()
+    is_run = (path / "config.toml").is_file() and not (path / MANIFEST).exists()
+    if is_run and not any((path / "checkpoints").glob("step-*")):
+        raise DragomanError(f"{path}: this run has no checkpoint yet, so there is no model")
     return path.resolve() if path.is_symlink() else path
 
 

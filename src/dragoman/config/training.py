@@ -82,9 +82,11 @@ class TrainingConfig:
 
     # Validating and saving
     validate_every: Count | None = None
-    "steps between validations; default: one epoch, but no fewer than 100 and no more than 1,000"
+    "steps between validations; default: one epoch, but at least 100 and at most 1,000; if minutes are few, more often"
     save_every: Count | None = None
     "steps between checkpoints; default: at validations"
+    save_minutes: Annotated[float, at_least(0)] = 5.0
+    "minutes without a checkpoint until one is saved in case the run is killed; the next replaces it; 0: never"
     keep: Count = 5
     "newest checkpoints to keep, besides the best one"
     samples: CountOrZero = 3

@@ -50,7 +50,7 @@ class TrainingProgress:
     step: CountOrZero = 0  # updates of the weights
     epoch: CountOrZero = 0
     batch: CountOrZero = 0  # batches done in this epoch
-    seconds: float = 0.0
+    seconds: float = 0.0  # of training, validation and saving, by the clock of the first process
     target_tokens: int = 0
     skipped: CountOrZero = 0  # batches in a row that changed nothing: the loss was not finite, or memory ran out
     validated: int = -1  # the step of the last validation; -1: none, or 0 in runs of version 0.1
@@ -110,11 +110,13 @@ def save_checkpoint(
     card: str,
     keep: int,
     records: Mapping[str, str] = MappingProxyType({}),
-) -> None:
+    replaces: Path | None = None,
+) -> Path:
     """Write a checkpoint into the run folder, link `last` and, if it is the best, `best` to it; delete old ones.
 
-    state: what `Learner.state` returned; card: the model card; keep: how many of the newest checkpoints stay, besides
-    the best; records: further files of the model folder, by name.
+    Return its folder. state: what `Learner.state` returned; card: the model card; keep: how many of the newest
+    checkpoints stay, besides the best; records: further files of the model folder, by name; replaces: a checkpoint to
+    delete, too.
     """
     folder = run / "checkpoints" / f"step-{progress.step:08d}"
     while folder.exists():  # a step that is saved again gets a folder of its own: what is there stays until then
@@ -136,7 +138,8 @@ def save_checkpoint(
         replace_link(run / "best", folder)
     replace_link(run / "last", folder)
     # The newest of each step. What is newer than this one is damaged, or the run would have been resumed from it.
-    newest = {path.name[:STEP]: path for path in reversed(checkpoints(run)) if path.name <= folder.name}
+    lasting = (path for path in reversed(checkpoints(run)) if path.name <= folder.name and path != replaces)
+    newest = {path.name[:STEP]: path for path in lasting}
     kept = {(run / "best").resolve(), *(path.resolve() for path in list(newest.values())[-keep:])}
     for old in checkpoints(run):
         if old.resolve() not in kept and not old.is_symlink():
@@ -144,6 +147,7 @@ def save_checkpoint(
                 old.rename(draft_of(old))  # half deleted, it must not look like a checkpoint
     for draft in folder.parent.glob(".step-*.draft"):
         delete_folder(draft)  # what somebody reads now goes with the next save
+    return folder
 
 
 def checkpoints(run: Path) -> list[Path]:

@@ -14,7 +14,6 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from dragoman.console import ProgressDisplay, format_duration, time_left
-from dragoman.decoding.forced import perplexity
 from dragoman.files import name_errors, open_append, replace_file
 from dragoman.training.memory import peak_memory
 from dragoman.training.tensorboard import TensorBoardWriter
@@ -22,7 +21,6 @@ from dragoman.training.tensorboard import TensorBoardWriter
 STOPPED = "stopped"  # how the last line in the log of a run begins that was told to stop
 CURVE_EVERY = 50  # steps between two entries in metrics.jsonl
 ALWAYS = ("source", "reference", "now")  # what a sample shows even where it is empty
-MOST_SHOWN = 20.0  # nats; for a higher loss, the perplexity of this one is shown
 
 
 def ends_mid_line(file: Path) -> bool:
@@ -44,6 +42,7 @@ class StepMetrics:
     share_done: float  # of the run, 0 to 1
     total_steps: int | None = None  # of the run; None: unknown
     steps_to_validation: int | None = None
+    seconds_to_validation: float = math.inf  # whichever comes first
 
 
 class RunConsole(Console):
@@ -139,17 +138,17 @@ class Journal:
         spent = max(now - self.since, 1e-9)
         mean, speed = self.loss / self.tokens, self.tokens / spent
         until_end = time_left(now - self.began, self.done_at_start, metrics.share_done)
-        until_next = math.inf
+        until_next = max(metrics.seconds_to_validation, 0.0)
         if metrics.steps_to_validation is not None:
-            until_next = metrics.steps_to_validation * spent / self.steps
+            until_next = min(until_next, metrics.steps_to_validation * spent / self.steps)
         until_validation = min(until_next, until_end)  # a run ends with one
         total = f" of {metrics.total_steps:,}" if metrics.total_steps else ""
         location = f"epoch {metrics.epoch + 1}, step {metrics.step:,}{total}"
         share = f"{100 * metrics.share_done:.0f} %"
         left = f"{share}, validation in {format_duration(until_validation)}, end in {format_duration(until_end)}"
         figures = (
-            f"loss {mean:.3f}, perplexity {format_perplexity(mean)}, rate {metrics.rate:.2e}, "
-            f"gradient {metrics.gradient_norm:.2f}, {speed:,.0f} target tokens/s, {peak_memory() / 1e6:,.0f} MB"
+            f"loss {mean:.3f}, rate {metrics.rate:.2e}, gradient {metrics.gradient_norm:.2f}, "
+            f"{speed:,.0f} target tokens/s, {peak_memory() / 1e6:,.0f} MB"
         )
         self.display.show(location, left, metrics.share_done, below=(figures, self.best_so_far))
         if self.display.line_due():
@@ -189,11 +188,3 @@ class Journal:
         replace_file(self.run / "samples" / f"step-{step:08d}.txt", text + "\n")
         if samples:
             self.log(text)
-
-
-def format_perplexity(loss: float) -> str:
-    """Return the perplexity of a loss in nats per token, as '12.3'.
-
-    A loss above MOST_SHOWN, as where a run diverges, counts as MOST_SHOWN.
-    """
-    return f"{perplexity(min(loss, MOST_SHOWN)):,.1f}"

@@ -5,6 +5,7 @@ dropout depends on the number of the micro-batch, and gradients are summed after
 """
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -37,6 +38,7 @@ class StepResult:
     skipped: str = ""
     out_of_memory: bool = False
     stop: bool = False  # a process was asked to stop
+    seconds: float = 0.0  # since `began`, by the clock of the first process
 
 
 class Learner:
@@ -73,14 +75,20 @@ class Learner:
         self.loss_scale = LossScale(active=self.dtype == torch.float16)
 
     def update(
-        self, micro_batches: MicroBatches, tokens: int, rate: float, seeds: tuple[int, ...], stop: bool = False
+        self,
+        micro_batches: MicroBatches,
+        tokens: int,
+        rate: float,
+        seeds: tuple[int, ...],
+        stop: bool = False,
+        began: float = 0.0,
     ) -> StepResult:
         """Take one step of Adam with learning rate `rate`; return what was measured.
 
         The other arguments are those of `compute_gradient`. The weights stay as they are, and the result says why in
         `skipped`, where loss or gradient is not finite, or memory runs out, on any process.
         """
-        result = self.compute_gradient(micro_batches, tokens, seeds, stop)
+        result = self.compute_gradient(micro_batches, tokens, seeds, stop, began)
         if not result.skipped:
             self.apply_gradient(result, rate)
         elif not result.out_of_memory:
@@ -89,13 +97,19 @@ class Learner:
         return result
 
     def compute_gradient(
-        self, micro_batches: MicroBatches, tokens: int, seeds: tuple[int, ...], stop: bool = False
+        self,
+        micro_batches: MicroBatches,
+        tokens: int,
+        seeds: tuple[int, ...],
+        stop: bool = False,
+        began: float = 0.0,
     ) -> StepResult:
         """Compute the gradient of a batch's mean loss on all processes; return the loss and what else was measured.
 
         The gradient, not yet scaled and clipped, is left in the parameters for `apply_gradient`. tokens: the batch's
         target tokens. A process works through the micro-batches whose number modulo the number of processes is its
-        rank. `seeds` and that number decide dropout. `stop`: this process was asked to stop.
+        rank. `seeds` and that number decide dropout. `stop`: this process was asked to stop; `began`: when, on the
+        monotonic clock of this process, the training would have begun without any pause.
         """
         self.objective.train()
         scale = self.loss_scale.value / tokens
@@ -116,7 +130,9 @@ class Learner:
             if failed:  # after `except`, because inside it the error still holds the memory
                 free_cache(self.group.device)
                 break
-        total = self.sync.reduce(LocalStats([float(loss) for loss in losses], count, failed, stop), len(micro_batches))
+        values = [float(loss) for loss in losses]
+        seconds = time.monotonic() - began if self.group.first else 0.0
+        total = self.sync.reduce(LocalStats(values, count, failed, stop, seconds), len(micro_batches))
         # BPE-dropout makes more tokens than were counted before.
         correction = tokens / max(total.tokens, 1)
         norm = total.norm / self.loss_scale.value * tokens / max(total.tokens, 1)
@@ -127,7 +143,7 @@ class Learner:
             skipped = f"the loss is {total.loss}"
         elif not math.isfinite(total.norm):
             skipped = f"the gradient is {total.norm}"
-        return StepResult(total.loss, total.tokens, norm, correction, skipped, total.failed, total.stop)
+        return StepResult(total.loss, total.tokens, norm, correction, skipped, total.failed, total.stop, total.seconds)
 
     def own_micro_batches(self, micro_batches: MicroBatches) -> Iterator[tuple[int, Batch, bool]]:
         """Yield the number of each micro-batch of this process, the micro-batch, and whether its gradient counts.

@@ -3,24 +3,17 @@
 from dragoman.config import TrainingConfig
 from dragoman.errors import plural
 from dragoman.training.checkpoint import TrainingProgress
-from dragoman.training.distributed import ProcessGroup
 
 
-def reason_to_end(progress: TrainingProgress, settings: TrainingConfig, group: ProcessGroup) -> str:
-    """Return why the run is over, such as 'all 5 epochs done'; '' while there is more to do.
-
-    All processes must call this: the first one's clock decides for all.
-    """
-    time_is_over = bool(settings.minutes) and progress.seconds >= 60 * (settings.minutes or 0)
-    if group.size > 1 and settings.minutes:  # clocks differ, and all processes must stop at the same step
-        time_is_over = group.gather(time_is_over)[0]
+def reason_to_end(progress: TrainingProgress, settings: TrainingConfig) -> str:
+    """Return why the run is over, such as 'all 5 epochs done'; '' while there is more to do."""
     if settings.max_steps and progress.step >= settings.max_steps:
         if progress.step > settings.max_steps:  # it was lowered since
             return f"the limit of {plural(settings.max_steps, 'step')} is exceeded"
         return "1 step done" if settings.max_steps == 1 else f"all {settings.max_steps:,} steps done"
     if progress.epoch >= settings.epochs:
         return "1 epoch done" if settings.epochs == 1 else f"all {settings.epochs:,} epochs done"
-    if time_is_over:
+    if settings.minutes and progress.seconds >= 60 * settings.minutes:
         return f"the time limit of {settings.minutes:g} min is reached"
     return patience_reason(progress, settings)
 

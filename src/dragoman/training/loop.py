@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ from dragoman.training.signals import GracefulStop, end_at_once, exit_for, grace
 from dragoman.training.validation import Validation, is_better, validate
 
 MAX_SKIPPED = 10  # batches in a row
+VALIDATIONS_IN_TIME = 10  # in a run that is limited to some minutes, if they take little of its time
+TIMES_A_VALIDATION = 20  # of its own duration, for which a validation by the clock is not repeated
 
 
 def train(config: RunConfig, journal: Journal | None = None) -> TrainingProgress:
@@ -91,6 +94,9 @@ class Loop:
         self.validate_every = self.settings.validate_every or min(max(usual, 100), 1000)
         self.core_watch = CoreWatch()
         self.began = time.monotonic() - self.progress.seconds  # when the run would have begun without any pause
+        # By `progress.seconds`, which are the same on all processes.
+        self.saved_at = self.validated_at = self.progress.seconds
+        self.validation_seconds = 0.0  # what the last one took
 
     def run_to_end(self, stop: GracefulStop) -> None:
         """Train until a limit of the settings is reached, with validations and checkpoints on the way.
@@ -100,9 +106,10 @@ class Loop:
         does not suffice, or the training diverges.
         """
         run, progress, journal = self.run, self.progress, self.journal
-        progress.finished = reason_to_end(progress, self.settings, run.group)
+        progress.finished = reason_to_end(progress, self.settings)
         if not progress.finished:
             self.try_largest_batch()
+        self.read_clock()
         journal.start_clock(self.share_done(), progress.seconds, progress.target_tokens)
         if progress.is_validated:
             journal.best_so_far = describe_best(progress, self.settings)
@@ -113,7 +120,7 @@ class Loop:
                     stopping = not self.validate(stop)  # interrupted: the resumed run makes up for it
             if self.save_is_due(stopping):
                 with journal.pause():
-                    run.save()
+                    self.save(stopping)
             if progress.finished and not self.validation_is_due():
                 break
             if stopping:
@@ -138,7 +145,7 @@ class Loop:
         tokens = self.target_tokens(indices)
         rate = learning_rate(progress.step + 1, run.config.model.d_model, settings)
         seeds = (settings.seed, epoch, progress.batch)
-        result = run.learner.update(next(self.loader), tokens, rate, seeds, bool(stop))
+        result = run.learner.update(next(self.loader), tokens, rate, seeds, bool(stop), self.began)
         progress.batch += 1
         if result.skipped:
             progress.skipped += 1
@@ -150,7 +157,7 @@ class Loop:
         if progress.batch == len(self.batches):
             progress.epoch, progress.batch = epoch + 1, 0
             self.plan_epoch()
-        progress.seconds = time.monotonic() - self.began
+        progress.seconds = result.seconds
         if not result.skipped:
             self.journal.step(
                 StepMetrics(
@@ -163,11 +170,12 @@ class Loop:
                     share_done=self.share_done(),
                     total_steps=total_steps(settings, len(self.batches)),
                     steps_to_validation=self.validate_every - progress.step % self.validate_every,
+                    seconds_to_validation=self.validated_at + self.time_between_validations() - progress.seconds,
                 )
             )
         if note := self.core_watch.note():
             self.journal.log(note)
-        progress.finished = reason_to_end(progress, settings, run.group)
+        progress.finished = reason_to_end(progress, settings)
         return result
 
     def plan_epoch(self) -> None:
@@ -261,23 +269,48 @@ class Loop:
             f"{MAX_SKIPPED} batches in a row were skipped ({result.skipped}): {advice}; the last checkpoint is kept"
         )
 
+    def read_clock(self) -> None:
+        """Set the seconds of the run to what the clock of the first process shows; all processes must call this."""
+        self.progress.seconds = self.run.group.gather(time.monotonic() - self.began)[0]
+
+    def save(self, stopping: bool) -> None:
+        """Save. What only the clock made due is a checkpoint that the next one replaces."""
+        self.run.save(passing=not stopping and not self.save_is_planned())
+        self.saved_at = self.progress.seconds
+
     def save_is_due(self, stopping: bool) -> bool:
-        """Return whether to save now: after each validation, every `save_every` steps, and before stopping."""
+        """Return whether to save now: where that is planned, before stopping, `save_minutes` after the last time."""
+        if self.save_is_planned():
+            return True
+        every = 60 * self.settings.save_minutes
+        by_clock = bool(every and self.progress.step) and self.progress.seconds >= self.saved_at + every
+        return self.progress.step != self.run.saved[0] and (stopping or by_clock)
+
+    def save_is_planned(self) -> bool:
+        """Return whether this step has a checkpoint that stays: after each validation, and every `save_every` steps."""
         saved_step, saved_validation = self.run.saved
         if self.progress.validated > saved_validation:
             return True
-        return self.progress.step != saved_step and (stopping or self.is_multiple(self.settings.save_every))
+        return self.progress.step != saved_step and self.is_multiple(self.settings.save_every)
 
     def validation_is_due(self) -> bool:
         """Return whether to validate now: every `validate_every` steps, and at the end, but no model twice.
 
+        If their number is left to us, a run of some minutes validates by the clock, too, as it may have few steps.
         Fine-tuning also begins with a validation, which shows where it starts.
         """
         progress = self.progress
         if not progress.step:
             return bool(self.run.config.init_from) and progress.validated < 0
-        due = bool(progress.finished) or self.is_multiple(self.validate_every)
+        by_clock = progress.seconds >= self.validated_at + self.time_between_validations()
+        due = bool(progress.finished) or self.is_multiple(self.validate_every) or by_clock
         return due and progress.step != progress.validated
+
+    def time_between_validations(self) -> float:
+        """Return after how many seconds without a validation the next one is due; infinity if steps alone count."""
+        if self.settings.validate_every or not self.settings.minutes:
+            return math.inf
+        return max(60 * self.settings.minutes / VALIDATIONS_IN_TIME, TIMES_A_VALIDATION * self.validation_seconds)
 
     def is_multiple(self, every: int | None) -> bool:
         """Return whether the step is a multiple of `every`; False for None."""
@@ -299,7 +332,9 @@ class Loop:
             raise DragomanError(f"not enough memory to validate; saved at step {self.progress.step:,}") from None
         if validation is None:
             return False
-        before = self.progress.shown
+        before, trained = self.progress.shown, self.progress.seconds
+        self.read_clock()
+        self.validated_at, self.validation_seconds = self.progress.seconds, self.progress.seconds - trained
         self.update_progress(validation)
         report_validation(run, validation, before, time.monotonic() - began)
         return True
@@ -313,5 +348,4 @@ class Loop:
             progress.best_score, progress.best_loss, progress.best_step = score, validation.loss, progress.step
         progress.shown = validation.translations[: settings.samples]
         progress.scores, progress.validated = str(validation.scores).split("\n"), progress.step
-        progress.seconds = time.monotonic() - self.began
         progress.finished = progress.finished or patience_reason(progress, settings)

@@ -22,6 +22,7 @@ class LocalStats(NamedTuple):
     tokens: int
     failed: bool  # it ran out of memory
     stop: bool  # it was asked to stop
+    seconds: float  # of training so far, by the clock of the first process; 0 from the others
 
 
 class GlobalStats(NamedTuple):
@@ -32,6 +33,7 @@ class GlobalStats(NamedTuple):
     norm: float  # of the gradient
     failed: bool
     stop: bool
+    seconds: float  # by the clock of the first process
 
 
 class GradientSync(Protocol):
@@ -80,7 +82,7 @@ class SingleProcess:
     def reduce(self, own: LocalStats, micro_batches: int) -> GlobalStats:
         """Return the statistics of this process, with the norm of the gradient."""
         norm = float(nn.utils.get_total_norm(self.gradients))
-        return GlobalStats(sum(own.losses), own.tokens, norm, own.failed, own.stop)
+        return GlobalStats(sum(own.losses), own.tokens, norm, own.failed, own.stop, own.seconds)
 
     def scale(self, factor: float) -> None:
         """Multiply the gradient by `factor`, in place."""
@@ -113,9 +115,9 @@ class DataParallel:
         self.group, self.ordered = group, ordered
         parameters = list(model.parameters())
         sizes = [parameter.numel() for parameter in parameters]
-        # At the end, to be summed with the gradient in one call: loss, tokens, failures, requests to stop.
-        self.buffer = torch.zeros(sum(sizes) + 4, dtype=parameters[0].dtype, device=parameters[0].device)
-        self.gradient, self.stats = self.buffer[:-4], self.buffer[-4:]
+        # At the end, to be summed with the gradient in one call: loss, tokens, failures, requests to stop, seconds.
+        self.buffer = torch.zeros(sum(sizes) + 5, dtype=parameters[0].dtype, device=parameters[0].device)
+        self.gradient, self.stats = self.buffer[:-5], self.buffer[-5:]
         for parameter, piece in zip(parameters, self.gradient.split(sizes), strict=True):
             parameter.grad = piece.view_as(parameter)
         self.kept: list[Tensor] = []  # if ordered: the gradients of this process's micro-batches
@@ -133,13 +135,14 @@ class DataParallel:
         """
         if self.ordered:
             self.add_in_order(micro_batches)
-            losses, tokens, failures, stops = zip(*self.group.gather(tuple(own)), strict=True)
+            losses, tokens, failures, stops, seconds = zip(*self.group.gather(tuple(own)), strict=True)
             loss = math.fsum(itertools.chain(*losses))  # exact, so that the order does not matter
-            return GlobalStats(loss, sum(tokens), float(self.gradient.norm()), any(failures), any(stops))
+            norm = float(self.gradient.norm())
+            return GlobalStats(loss, sum(tokens), norm, any(failures), any(stops), sum(seconds))
         self.stats.copy_(torch.tensor([sum(own.losses), *own[1:]], dtype=self.stats.dtype))
         self.group.sum(self.buffer)
-        total, count, failed, stop, norm = torch.cat([self.stats, self.gradient.norm()[None]]).tolist()
-        return GlobalStats(total, int(count), norm, failed > 0, stop > 0)
+        total, count, failed, stop, seconds, norm = torch.cat([self.stats, self.gradient.norm()[None]]).tolist()
+        return GlobalStats(total, int(count), norm, failed > 0, stop > 0, seconds)
 
     def add_in_order(self, micro_batches: int) -> None:
         """Set the gradient, which must be zero, to the sum of those of all processes' micro-batches, in their order.

@@ -4,14 +4,15 @@ import numpy as np
 
 from dragoman.config import TrainingConfig
 from dragoman.console import format_duration
+from dragoman.decoding.forced import perplexity
 from dragoman.errors import plural
 from dragoman.training.checkpoint import TrainingProgress
-from dragoman.training.journal import format_perplexity
 from dragoman.training.learner import StepResult
 from dragoman.training.run import Run
 from dragoman.training.validation import Validation
 
 PAIRS_NAMED = 3  # of a skipped batch
+MOST_SHOWN = 20.0  # nats; for a higher loss, the perplexity of this one is shown
 
 
 def report_skipped(run: Run, indices: np.ndarray, result: StepResult) -> None:
@@ -87,3 +88,11 @@ def describe_patience(progress: TrainingProgress, settings: TrainingConfig) -> s
     if not settings.patience:
         return f"no better for {plural(progress.worse, 'validation')}"
     return f"no better for {progress.worse} of {settings.patience} validations"
+
+
+def format_perplexity(loss: float) -> str:
+    """Return the perplexity of a loss in nats per token, as '12.3'.
+
+    A loss above MOST_SHOWN, as where a run diverges, counts as MOST_SHOWN.
+    """
+    return f"{perplexity(min(loss, MOST_SHOWN)):,.1f}"

@@ -18,8 +18,8 @@ from dragoman.training.learner import Learner
 
 # Settings that may change when a run is resumed; with others changed it would be another run.
 MAY_CHANGE = set(
-    "train dev out epochs max_steps minutes patience samples threads device validate_every save_every keep workers "
-    "checkpoint_activations shard rank_timeout tensorboard languages".split()
+    "train dev out epochs max_steps minutes patience samples threads device validate_every save_every save_minutes "
+    "keep workers checkpoint_activations shard rank_timeout tensorboard languages".split()
 )
 
 # These change what is learned from then on. They may change, because the advice against divergence recommends it, and

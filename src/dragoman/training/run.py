@@ -29,7 +29,7 @@ from dragoman.training.terms import SourceTerms
 
 @dataclass
 class Run:
-    """Everything that a training run works on. `saved` is (step, validated) of the last checkpoint."""
+    """Everything that a training run works on."""
 
     config: RunConfig
     group: ProcessGroup
@@ -45,6 +45,9 @@ class Run:
     inherited: Mapping[str, str] = field(default_factory=dict)
     "records of the model that the run started from, by name, which its checkpoints keep"
     saved: tuple[int, int] = (-1, -1)
+    "step and `validated` of the last checkpoint"
+    passing: Path | None = None
+    "the last checkpoint, if the next one replaces it"
 
     @property
     def folder(self) -> Path:
@@ -62,8 +65,11 @@ class Run:
         """Return how much text a training source has, for the choice of what to translate at once."""
         return replace(measure_extent(self.pairs, self.tokenizers.source), terms=self.terms is not None)
 
-    def save(self) -> None:
-        """Write a checkpoint and note it in `saved`. All processes must call this; the first one writes."""
+    def save(self, passing: bool = False) -> None:
+        """Write a checkpoint and note it in `saved`. All processes must call this; the first one writes.
+
+        passing: the next checkpoint replaces this one, which is there only in case the run is interrupted.
+        """
         model, state = self.learner.full_model(), self.learner.state()
         if self.group.first:
             # Measured for the best model alone, because that is the one that will be used.
@@ -77,7 +83,10 @@ class Run:
             if alignment:
                 records[alignment.RECORD] = alignment.as_json()
             keep = self.config.training.keep
-            save_checkpoint(self.folder, model, self.tokenizers, state, self.progress, card, keep, records)
+            folder = save_checkpoint(
+                self.folder, model, self.tokenizers, state, self.progress, card, keep, records, self.passing
+            )
+            self.passing = folder if passing else None
         self.saved = self.progress.step, self.progress.validated
 
 

@@ -70,6 +70,8 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
                 check_same_tokenizers(checkpoint, folder / DATA)
             else:
                 refuse_other_settings(folder)
+                if (folder / DATA).is_dir():
+                    journal.log(f"{folder} has no checkpoint yet: the run starts again from the beginning")
             config, pairs, dev = prepare_data(config, group, journal, checkpoint)
             replace_file(folder / "config.toml", to_toml(config))
     else:

@@ -37,9 +37,9 @@ class FullyShardedParallel:
         """Sum the statistics over all processes and return them; the backward pass has summed the gradients already."""
         stats = torch.tensor([sum(own.losses), *map(float, own[1:])], dtype=torch.float64, device=self.group.device)
         self.group.sum(stats)
-        total, count, failed, stop = stats.tolist()
+        total, count, failed, stop, seconds = stats.tolist()
         norm = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
-        return GlobalStats(total, int(count), float(self.gather(norm)), failed > 0, stop > 0)
+        return GlobalStats(total, int(count), float(self.gather(norm)), failed > 0, stop > 0, seconds)
 
     def scale(self, factor: float) -> None:
         """Multiply this process's shards of the gradient by `factor`, in place."""
