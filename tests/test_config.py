@@ -308,14 +308,6 @@ def test_a_file_that_is_no_toml_is_refused_by_name(tmp_path: Path, text: bytes):
         read_toml(tmp_path / "run.toml")
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"), [("recipes/none.toml", "; recipes/ is in the folder of "), ("none.toml", "$")]
-)
-def test_a_missing_recipe_is_looked_for_elsewhere(name: str, hint: str):
-    with pytest.raises(UsageError, match=f"^{name}: no such file{hint}"):
-        read_toml(Path(name))
-
-
 def test_a_file_of_settings_of_any_size_is_not_read_whole(tmp_path: Path):
     with (tmp_path / "run.toml").open("wb") as file:
         file.truncate(40 << 30)

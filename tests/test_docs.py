@@ -81,7 +81,7 @@ def test_dotted_names_on_the_pages_can_be_imported(page: str):
 def test_the_folders_of_the_tree_in_the_readme_are_those_of_the_package():
     tree = read("README.md").split("## What is where")[1].split("\n## ")[0]
     shown = set(re.findall(r"^        (\w+)/ ", tree, re.MULTILINE))
-    assert shown == {folder.name for folder in PACKAGE.iterdir() if list(folder.glob("*.py"))}
+    assert shown == {folder.name for folder in PACKAGE.iterdir() if [*folder.glob("*.py"), *folder.glob("*.toml")]}
 
 
 def numbers(text: str, row: str) -> list[str]:

@@ -16,7 +16,8 @@ TRAIN = """
 --training.epochs --training.max-steps --training.minutes --training.terms
 --training.schedule --training.learning-rate --training.warmup --training.beta2 --training.weight-decay --training.ema
 --training.label-smoothing --training.clip
---training.validate-every --training.save-every --training.keep --training.stop-on --training.patience
+--training.validate-every --training.save-every --training.save-minutes --training.keep
+--training.stop-on --training.patience
 --training.samples --training.tensorboard --training.no-tensorboard
 --training.precision --training.checkpoint-activations --training.no-checkpoint-activations
 --training.shard --training.no-shard --training.deterministic --training.no-deterministic

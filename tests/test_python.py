@@ -418,8 +418,6 @@ def test_the_examples_of_the_page_run(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shutil.copytree(trained, tmp_path / "runs" / "demo-en-es", symlinks=True)
-    Path("source.txt").write_text("The dog.\nThe cat.\n", encoding="utf-8")
-    Path("terms.tsv").write_text("dog\t개\n", encoding="utf-8")
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(examples) == page.count("```") / 2 > 9

@@ -11,10 +11,11 @@ from dragoman.cli import main
 from dragoman.commands.train import defaults
 from dragoman.config import RunConfig, SearchConfig, TrainingConfig
 from dragoman.config.presets import PRESETS
+from dragoman.config.recipes import FOLDER
 from dragoman.errors import UsageError
 
 ROOT = Path(__file__).parents[1]
-RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
+RECIPES = sorted(FOLDER.glob("*.toml"))
 PAPER = [recipe for recipe in RECIPES if recipe.stem.startswith("wmt14")]
 
 # Vocabulary (section 5.1), steps (5.2), checkpoints averaged and seconds a step (5.2, 6.1), dropout (Table 3, 6.1),
@@ -29,7 +30,31 @@ OF_THE_PAPER = {
 
 def loaded(recipe: Path) -> RunConfig:
     """As `dragoman train RECIPE` reads it."""
-    return defaults([str(recipe)]).run
+    return defaults([recipe.stem if recipe.parent == FOLDER else str(recipe)]).run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["recipes/tiny.toml"], "recipes/tiny.toml: no such file; the recipe is called tiny"),
+        (["--train", "pairs.tsv", "tiny.toml"], "tiny.toml: no such file; the recipe is called tiny"),
+        (["mine.toml"], "mine.toml: no such file"),
+        (["tin"], "tin is neither a file of settings (.toml) nor a recipe (fine-tune, low-resource-30k, "),
+        (["--train", "tiny"], "--dev is missing"),  # a file of pairs may be called as a recipe is
+    ],
+)
+def test_what_is_no_recipe_is_refused(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_file_that_is_called_as_a_recipe_is_that_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("tiny.toml").write_text("[training]\nseed = 77\n")
+    assert (defaults(["tiny.toml"]).run.training.seed, defaults(["tiny"]).run.training.seed) == (77, 1)
 
 
 def test_the_recipes_are_these():
@@ -56,7 +81,7 @@ def test_the_commands_of_a_recipe_exist(recipe: Path, capsys: pytest.CaptureFixt
     text = recipe.read_text().replace("\\\n#", "")
     commands = re.findall(r"^#   dragoman (\w+)(.*)$", text, re.MULTILINE)
     assert commands[0][0] == "train"
-    assert commands[0][1].split()[0] == f"recipes/{recipe.name}"
+    assert commands[0][1].split()[0] == recipe.stem
     assert "--train" in commands[0][1]
     for name, rest in commands:
         with pytest.raises(SystemExit):
@@ -103,5 +128,5 @@ def test_a_recipe_trains(name: str, corpus: tuple[str, str], tmp_path: Path):
     recipe = next(recipe for recipe in RECIPES if recipe.stem == name)
     few = "--vocabulary 400 --training.max-steps 2 --training.threads 1 --quiet"
     text = ["--train", corpus[0], "--dev", corpus[1], "--out", str(tmp_path / "run")]
-    assert main(["train", str(recipe), *text, *few.split()]) == 0
+    assert main(["train", recipe.stem, *text, *few.split()]) == 0
     assert (tmp_path / "run" / "best" / "model.safetensors").exists()

@@ -25,6 +25,7 @@ from dragoman.benchmarks.peers.trainers import (
 from dragoman.benchmarks.training import MAX_TOKENS, NAMES
 from dragoman.config import PresetName, RunConfig, TrainingConfig, TransformerConfig, as_dict, read_toml, update
 from dragoman.config.presets import LSTM, preset_run
+from dragoman.config.recipes import settings_file
 from dragoman.console import exit_on_signals
 from dragoman.data.batches import Ids
 from dragoman.data.corpus import Pair, read_corpus
@@ -60,15 +61,15 @@ def benchmark(
 ) -> str:
     """Return a table in Markdown: steps, target tokens, BLEU and chrF of each model after `minutes` of training.
 
-    train, dev, test: files of pairs; recipe: a TOML file instead of the preset, '' for none; out: folder for the runs;
-    seeds: of weights, batches and dropout; every model is trained once for each; peer_rates: by what our learning rate
-    is multiplied for other toolkits, which are trained once for each. Raise DragomanError for a missing file or where
-    no model is installed, UsageError for a recurrent model, for a rate that is not positive, for a schedule that a
-    toolkit does not have, and where a toolkit would find no run of ours to take its settings from.
+    train, dev, test: files of pairs; recipe: its name or a TOML file, instead of the preset, '' for none; out: folder
+    for the runs; seeds: of weights, batches and dropout; every model is trained once for each; peer_rates: by what our
+    learning rate is multiplied for other toolkits, which are trained once for each. Raise DragomanError for a missing
+    file or where no model is installed, UsageError for a recurrent model, for a rate that is not positive, for a
+    schedule that a toolkit does not have, and where a toolkit would find no run of ours to take its settings from.
     """
     if not peer_rates or min(peer_rates) <= 0:
         raise UsageError("peer rates must be above 0")
-    settings = read_toml(Path(recipe)) if recipe else {}
+    settings = read_toml(settings_file(recipe)) if recipe else {}
     ours = preset_run(settings.get("preset", preset), settings, recipe)
     if not isinstance(ours.model, TransformerConfig):
         raise UsageError(f"{recipe or preset} must be a Transformer, because the others are compared with it")

@@ -61,7 +61,7 @@ class Quality:
     """Compare BLEU and chrF after the same training time: dragoman, an LSTM, and other toolkits.
 
     $ dragoman benchmark quality --train train.tsv --dev dev.tsv --test test.tsv --minutes 30 --threads 2
-    $ dragoman benchmark quality --recipe mine.toml --train train.tsv --dev dev.tsv --test test.tsv --minutes 30
+    $ dragoman benchmark quality --recipe low-resource-30k --train train.tsv --dev dev.tsv --test test.tsv --minutes 30
     $ dragoman benchmark quality --train train.tsv --dev dev.tsv --test test.tsv --minutes 20 \\
         --models dragoman marian eole --seeds 1 2 3 --peer-rates 1 0.3
     """
@@ -77,7 +77,7 @@ class Quality:
     "minutes of training for each model"
     preset: PresetName = "small"
     "dragoman's preset"
-    recipe: Annotated[str, tyro.conf.arg(metavar="TOML")] = ""
+    recipe: Annotated[str, tyro.conf.arg(metavar="NAME|TOML")] = ""
     "settings file instead of a preset; the LSTM uses its vocabulary, dropout and training"
     out: str = "runs/quality"
     "folder for the runs"

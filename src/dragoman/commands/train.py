@@ -9,6 +9,7 @@ import tyro
 from dragoman.commands import parse
 from dragoman.config import RunConfig, TrainingConfig, read_toml
 from dragoman.config.presets import preset_run
+from dragoman.config.recipes import recipe_names, settings_file
 from dragoman.errors import UsageError
 
 
@@ -19,16 +20,17 @@ class Options:
     It needs pairs to learn from (--train) and pairs to validate on (--dev). Each may be several corpora: files of pairs
     (TSV, CSV, JSONL, Parquet, TMX, PO), or a source file and a target file, with options such as `weight=2` or
     `tag=news` after each corpus. Ctrl-C saves and stops; rerun the same command to resume. Settings come from the
-    preset, then from CONFIG.toml, then from flags, whose `training.` may be left out: --minutes 30.
+    preset, then from a recipe or a file, then from flags, whose `training.` may be left out: --minutes 30.
 
     $ dragoman train --train pairs.tsv --dev dev.tsv
+    $ dragoman train low-resource-30k --train pairs.tsv --dev dev.tsv
     $ dragoman train --train train.en train.ko --dev dev.en dev.ko --out runs/en-ko --preset tiny
     $ dragoman train run.toml --minutes 30
     $ torchrun --nproc_per_node 4 -m dragoman train run.toml
     """
 
-    config: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="[CONFIG.toml]")] = None
-    "a file with any of these settings"
+    config: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="[RECIPE|FILE.toml]")] = None
+    "a recipe, such as tiny or low-resource-30k (docs/training.md), or a file with any of these settings"
     run: Annotated[RunConfig, tyro.conf.arg(name="")] = field(default_factory=RunConfig)
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print nothing while training"
@@ -43,7 +45,7 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "train", arguments, start)
     if options.config != start.config:
         check_is_settings_file(str(options.config))
-        raise UsageError(f"the settings file must come first: dragoman train {options.config} ...")
+        raise UsageError(f"the settings must come first: dragoman train {options.config} ...")
     run = complete_run(options)
     from dragoman.training.loop import open_journal, train
     from dragoman.training.setup import other_entries
@@ -64,11 +66,12 @@ def name_section(argument: str) -> str:
 
 
 def check_is_settings_file(name: str) -> None:
-    """Raise UsageError where the file `name`, which stands in the place of the settings file, does not end in .toml."""
-    if not name.endswith(".toml"):
+    """Raise UsageError where `name`, in the place of the settings, is neither a recipe nor ends in .toml."""
+    if "." in name and not name.endswith(".toml"):
         raise UsageError(
             f"{name} is not a settings file (.toml); to train on pairs: dragoman train --train {name} --dev FILE"
         )
+    settings_file(name)
 
 
 def defaults(arguments: list[str]) -> Options:
@@ -78,11 +81,11 @@ def defaults(arguments: list[str]) -> Options:
     model is the one to start from. Raise UsageError for an unknown preset or one of another model, and for a file that
     cannot be read or has wrong settings; DragomanError where the model to start from cannot be read.
     """
-    config = None
+    config = Path(arguments[0]) if arguments and arguments[0] in recipe_names() else None
     for argument, before in zip(arguments, ["", *arguments], strict=False):
         if argument.endswith(".toml") and (before == "--quiet" or not before.startswith("--")):
             config = Path(argument)
-    data = read_toml(config) if config else {}
+    data = read_toml(settings_file(str(config))) if config else {}
     name = flag_value(arguments, "--preset") or data.get("preset")
     start, out = (
         flag_value(arguments, f"--{flag}") or data.get(key)

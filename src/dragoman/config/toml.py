@@ -38,8 +38,7 @@ def read_toml(path: Path) -> dict[str, Any]:
             raise ValueError(f"a key with more than {MAX_DOTS} dots")
         return tomllib.loads(text)
     except FileNotFoundError:
-        where = "; recipes/ is in the folder of dragoman's README" if path.parts[:1] == ("recipes",) else ""
-        raise UsageError(f"{path}: no such file{where}") from None
+        raise UsageError(f"{path}: no such file") from None
     except (IsADirectoryError, NotADirectoryError, PermissionError) as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except OSError as error:
