@@ -769,7 +769,7 @@ def test_evaluation_gives_scores_with_signatures_and_the_translations(dragoman, 
     bleu, chrf, exact = ran.out.splitlines()
     assert re.fullmatch(r"BLEU [\d.]+   nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:.+", bleu)
     assert re.fullmatch(r"chrF2 [\d.]+   nrefs:1\|.+version:.+", chrf)
-    assert re.fullmatch(r"exact match \d+\.\d %", exact)
+    assert re.fullmatch(r"exact match \d+\.\d % of \d+ sentences", exact)
     ran = dragoman("evaluate", "-m", trained, "test.tsv", "--json", "--output", "out.txt", "--tokenize", "char")
     scores = json.loads(ran.out)
     assert scores["sentences"] == Path("out.txt").read_bytes().count(b"\n") == 10

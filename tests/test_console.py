@@ -2,13 +2,17 @@
 
 import io
 import math
+import sys
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from dragoman.cli import main
 from dragoman.console import ProgressDisplay, escape_controls, format_duration, time_left
+from dragoman.decoding import parts
 
 
 def shown(terminal: bool, quiet: bool = False) -> str:
@@ -67,3 +71,47 @@ def test_texts_of_strangers_do_not_steer_the_terminal(steer: str, capsys: pytest
     assert main(["translate", "-m", f"no{steer}", "x"]) == 1
     assert steer not in (said := capsys.readouterr()).err + said.out
     assert escape_controls("가 é\n\tx") == "가 é\n\tx"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("evaluate -m {model} {pairs}", ["translating with ", " 0 % of 10 sentences", "85 % of 10 sentences"]),
+        ("translate -m {model} -i {text} -o out.txt", ["translating lines 1 to 10"]),
+        ("translate -m {model} -i {text} -o out.txt --quiet", []),
+    ],
+)
+def test_a_terminal_shows_how_far_a_translation_is(
+    trained: Path,
+    corpus: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    words: list[str],
+    terminal: bool,
+):
+    """And a log, where nothing can change in place, does not."""
+    monkeypatch.chdir(tmp_path)
+    if terminal:
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setattr(ProgressDisplay, "show", show_at_once)
+    monkeypatch.setattr(parts, "max_batch_tokens", lambda *_: 1)
+    lines = Path(corpus[1]).read_text(encoding="utf-8").splitlines()[:10]
+    Path("pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    Path("text.txt").write_text("".join(line.split("\t")[0] + "\n" for line in lines), encoding="utf-8")
+    assert main(command.format(model=trained, pairs="pairs.tsv", text="text.txt").split()) == 0
+    said = capsys.readouterr().err
+    for word in (*words, "translating"):
+        assert (word in said) == (terminal and bool(words))
+
+
+SHOW = ProgressDisplay.show
+
+
+def show_at_once(display: ProgressDisplay, *figures: Any) -> None:
+    """Not at the next of ten times a second."""
+    SHOW(display, *figures)
+    display.bar.refresh()

@@ -81,7 +81,7 @@ def test_the_model_knows_nothing_of_what_is_done_with_it(other: str):
 
 def test_search_knows_no_text_and_no_model():
     """It asks for start, step and select, whatever has them. Only the ways in know settings, devices and batches."""
-    ways_in = {"engine.py", "torch_engine.py", "forced.py", "pool.py", "rows.py"}
+    ways_in = {"engine.py", "parts.py", "torch_engine.py", "forced.py", "pool.py", "rows.py"}
     for file in (PACKAGE / "decoding").glob("*.py"):
         source = file.read_text(encoding="utf-8")
         others = {"config", "data", "device", "errors", "inference"} if file.name in ways_in else set()

@@ -60,6 +60,8 @@ from dragoman.data import tokenizer as subwords
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
+from dragoman.decoding.engine import Constraints
+from dragoman.decoding.parts import EngineInParts
 from dragoman.decoding.search import Hypothesis
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError
@@ -76,7 +78,7 @@ from dragoman.training.checkpoint import (
 )
 from dragoman.training.journal import Journal, StepMetrics
 from dragoman.training.learner import Learner
-from dragoman.training.validation import LOSS_TOKENS, StoppableEngine, Stopped
+from dragoman.training.validation import LOSS_TOKENS, Stopped, end_if
 
 Corpus = tuple[str, str]
 
@@ -765,10 +767,20 @@ def test_a_terminal_that_closes_saves_and_says_so_in_the_log(corpus: Corpus, tmp
 @pytest.mark.usefixtures("seeded_double_precision")
 def test_a_book_among_the_dev_pairs_does_not_delay_the_end(tokenizer: Tokenizer):
     stop, plain = signals.GracefulStop(), TorchEngine(build(TINY, len(tokenizer)).eval())
-    engine, greedy = StoppableEngine(plain, stop), SearchConfig(beam=1, extra_length=1)
+    shares: list[float] = []
+
+    def before(share: float) -> None:
+        shares.append(share)
+        end_if(stop)
+
+    engine, greedy = EngineInParts(plain, before, LOSS_TOKENS), SearchConfig(beam=1, extra_length=1)
     sources = [[5 + number % 7] * (1 + number * 37 % 20) for number in range(1000)]
-    found, expected = engine.search(sources, greedy), plain.search(sources, greedy)
-    assert [[one.tokens for one in each] for each in found] == [[one.tokens for one in each] for each in expected]
+    constraints = [Constraints(prefix=(5 + number % 3,)) for number in range(1000)]
+    for own in (None, constraints):
+        found, expected = (each.search(sources, greedy, own) for each in (engine, plain))
+        assert [[one.tokens for one in each] for each in found] == [[one.tokens for one in each] for each in expected]
+    assert engine.search([], greedy) == []
+    assert shares == pytest.approx([0, 0.18, 0.48, 0.81] * 2, abs=0.01)
     searched: list[int] = []
 
     def search(some: Sequence[Ids], *rest: Any) -> list[list[Hypothesis]]:

@@ -3,7 +3,6 @@
 import contextlib
 import math
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,8 +12,6 @@ from typing import Any, Self
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
-
-from dragoman.errors import plural
 
 SECONDS_BETWEEN_LINES = 10.0  # in a log
 SECONDS_BETWEEN_UPDATES = 0.2  # below a cell of a notebook
@@ -160,27 +157,40 @@ class _Cell:
 
 
 class LineProgress(ProgressDisplay):
-    """Show how many lines are translated and how fast; with `interactive`, only how to type them."""
+    """Show how many lines are translated and how fast; with `interactive`, only how to type them.
 
-    def __init__(self, quiet: bool, interactive: bool):
+    hidden: translations are written to the same terminal, where a bar would be in their way.
+    """
+
+    def __init__(self, quiet: bool, interactive: bool, hidden: bool = False):
         super().__init__(quiet=quiet)
-        self.interactive = interactive
-        self.lines = self.characters = 0
+        self.interactive, self.hidden = interactive, hidden
+        self.lines = self.characters = self.block = 0
         self.began = time.monotonic()
 
     def start(self) -> None:
         """Show the bar or, where lines are typed, how to end."""
         if self.interactive:
             self.log("reading from standard input, one line at a time; Ctrl-D to end")
-        elif not sys.stdout.isatty():  # on one terminal, bar and translations would overwrite each other
+        elif not self.hidden:
             super().start()
 
-    def advance(self, lines: int, characters: int) -> None:
-        """Count lines and characters translated since the last call; show the totals."""
-        self.lines, self.characters = self.lines + lines, self.characters + characters
+    def begin(self, lines: int) -> None:
+        """Note that so many lines are translated next."""
+        self.block = lines
+        self.show_share(0.0)
+
+    def show_share(self, share: float) -> None:
+        """Show how much is done of the lines that are translated now, from 0 to 1."""
         seconds = max(time.monotonic() - self.began, 1e-9)
-        figures = f"{plural(self.lines, 'line')}, {self.lines / seconds:,.1f} lines/s, "
-        self.show("translating", f"{figures}{self.characters / seconds:,.0f} characters/s, {format_duration(seconds)}")
+        figures = format_duration(seconds)
+        if self.lines:
+            figures = f"{self.lines / seconds:,.1f} lines/s, {self.characters / seconds:,.0f} characters/s, {figures}"
+        self.show(f"translating lines {self.lines + 1:,} to {self.lines + self.block:,}", figures, share)
+
+    def advance(self, characters: int) -> None:
+        """Count these lines as translated; they had so many characters."""
+        self.lines, self.characters = self.lines + self.block, self.characters + characters
 
 
 def time_left(spent: float, start: float, done: float) -> float:

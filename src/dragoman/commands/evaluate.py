@@ -22,6 +22,7 @@ from dragoman.errors import DragomanError, UsageError, plural
 
 if TYPE_CHECKING:
     from dragoman.data.corpus import Corpus
+    from dragoman.translation.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -94,13 +95,9 @@ def main(arguments: list[str]) -> None:
         print(warning, file=sys.stderr)
     other = Translator.load(options.against, options.search, device=options.device) if options.against else None
     theirs = read_translations(options.against_file, len(sources)) if options.against_file else None
-    translations = [
-        translation.text for translation in translator.translate(sources, corpus.tags, target_tags=corpus.target_tags)
-    ]
+    translations = translate_corpus(translator, corpus, options.model)
     if other:
-        theirs = [
-            translation.text for translation in other.translate(sources, corpus.tags, target_tags=corpus.target_tags)
-        ]
+        theirs = translate_corpus(other, corpus, str(options.against))
     if options.output:
         with open_output(options.output) as file:
             file.write("".join(text + "\n" for text in translations).encode())
@@ -124,6 +121,29 @@ def main(arguments: list[str]) -> None:
         print_json(record)
     else:
         print("\n".join(text))
+
+
+def translate_corpus(translator: "Translator", corpus: "Corpus", name: str) -> list[str]:
+    """Return the translations of the sources; a terminal shows how far this is. name: of the model, for the user."""
+    sources = [source for source, _ in corpus.pairs]
+
+    def translate(translator: "Translator") -> list[str]:
+        translations = translator.translate(sources, corpus.tags, target_tags=corpus.target_tags)
+        return [translation.text for translation in translations]
+
+    if not sys.stderr.isatty():
+        return translate(translator)
+    from dragoman.console import ProgressDisplay
+    from dragoman.decoding.parts import EngineInParts
+
+    with ProgressDisplay() as progress:
+
+        def show(share: float) -> None:
+            progress.show(
+                f"translating with {name}", f"{100 * share:.0f} % of {plural(len(sources), 'sentence')}", share
+            )
+
+        return translate(translator.replace(engine=EngineInParts(translator.engine, show)))
 
 
 def check_outputs(options: Options) -> None:

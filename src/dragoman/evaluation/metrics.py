@@ -40,7 +40,7 @@ class Scores:
         return asdict(self)
 
     def __str__(self) -> str:
-        return f"{self.bleu}\n{self.chrf}\nexact match {100 * self.exact:.1f} %"
+        return f"{self.bleu}\n{self.chrf}\nexact match {100 * self.exact:.1f} % of {plural(self.sentences, 'sentence')}"
 
 
 def evaluate(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Scores:

@@ -2,19 +2,16 @@
 
 import contextlib
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice, takewhile
 
 import torch
 
 from dragoman.config import SearchConfig
-from dragoman.data.batches import Ids, plan_batches
+from dragoman.data.batches import plan_batches
 from dragoman.data.corpus import Corpus
 from dragoman.data.dataset import Pairs
 from dragoman.data.tokenizers import Tokenizers
-from dragoman.decoding.engine import Constraints, Engine
-from dragoman.decoding.search import Hypothesis
+from dragoman.decoding.parts import EngineInParts
 from dragoman.device import TIMES_AT_ONCE
 from dragoman.evaluation.metrics import Scores, evaluate
 from dragoman.model import Model
@@ -80,7 +77,8 @@ def translate_all(
     All processes must call this.
     """
     times = TIMES_AT_ONCE.get(group.device.type, 1)
-    engine = StoppableEngine(torch_engine([model], tokenizers.target), stop, LOSS_TOKENS * times)
+    # A dev pair may be a whole book, and a process has to end some seconds after it is asked to.
+    engine = EngineInParts(torch_engine([model], tokenizers.target), lambda _: end_if(stop), LOSS_TOKENS * times)
     translator = Translator(model, tokenizers, SearchConfig(beam=1, split="none"), NO_SAFEGUARDS, engine)
     sources = [source for source, _ in corpus.pairs]
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
@@ -105,28 +103,10 @@ class Stopped(Exception):
     """A search was given up, because this process was asked to stop."""
 
 
-class StoppableEngine:
-    """An engine that looks, every `tokens` tokens, whether the process was asked to stop, and then raises Stopped.
-
-    A dev pair may be a whole book, and a process has to end some seconds after it is asked to.
-    """
-
-    def __init__(self, engine: Engine, stop: GracefulStop, tokens: int = LOSS_TOKENS):
-        self.engine, self.stop, self.tokens = engine, stop, tokens
-        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
-
-    def search(
-        self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None
-    ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of the engine for each source. Raise Stopped where the process was asked to stop."""
-        hypotheses: list[list[Hypothesis]] = []
-        while (start := len(hypotheses)) < len(sources):
-            if self.stop:
-                raise Stopped
-            ends = accumulate(map(len, islice(sources, start, None)))
-            stop = start + max(1, sum(1 for _ in takewhile(self.tokens.__ge__, ends)))
-            hypotheses += self.engine.search(sources[start:stop], config, constraints and constraints[start:stop])
-        return hypotheses
+def end_if(stop: GracefulStop) -> None:
+    """Raise Stopped where this process was asked to stop."""
+    if stop:
+        raise Stopped
 
 
 def is_better(validation: Validation, stop_on: str, best: float, best_loss: float) -> tuple[bool, float]:

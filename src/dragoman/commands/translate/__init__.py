@@ -142,7 +142,12 @@ def main(arguments: list[str]) -> None:
 
     translator = open_translator(options)
     interactive = not options.text and options.input is None and sys.stdin.isatty()
-    with exit_on_signals(), LineProgress(options.quiet, interactive) as progress:
+    hidden = options.output is None and sys.stdout.isatty()
+    with exit_on_signals(), LineProgress(options.quiet, interactive, hidden) as progress:
+        if progress.is_live:
+            from dragoman.decoding.parts import EngineInParts
+
+            translator = translator.replace(engine=EngineInParts(translator.engine, progress.show_share))
         if options.is_document:
             from dragoman.commands.translate.document import translate_document
 

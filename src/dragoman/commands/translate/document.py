@@ -39,11 +39,12 @@ def translate_document(translator: Translator, options: Options, progress: LineP
     with open_output(options.output) as target:  # now, so that it fails before the work where nothing can be written
         for start in range(0, len(texts), BLOCK):
             block = texts[start : start + BLOCK]
+            progress.begin(len(block))
             translations = translator.translate(block, [options.tag] * len(block), [options.prefix] * len(block))
             for line, text, translation in zip(lines[start : start + BLOCK], block, translations, strict=True):
                 report.add(f"{options.input}:{line}: '{text[:SHOWN]}'", translation)
             outputs += [translation.text for translation in translations]
-            progress.advance(len(block), sum(map(len, block)))
+            progress.advance(sum(map(len, block)))
         target.write(document.fill(outputs))
         target.flush()
     report.summarise()

@@ -83,6 +83,7 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
             lines = parse_lines(text, options.line_format, options.text_key, progress.log)
             blocks = line_blocks(lines, source, interactive, BLOCK)
         for block in blocks:
+            progress.begin(len(block))
             tags = [options.tag] * len(block)
             translations = translator.translate([line.text for line in block], tags, [options.prefix] * len(block))
             annotations = annotate(translator, options, translations, tags)
@@ -102,7 +103,7 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
                     progress.log(f"line {line.number}: {line.error}")
                 report.add(f"line {line.number}", translation)
             end_block()
-            progress.advance(len(block), sum(len(line.text) for line in block))
+            progress.advance(sum(len(line.text) for line in block))
     report.summarise()
     if errors:
         others = "; all others were translated" if errors < progress.lines else ""

@@ -1,0 +1,39 @@
+"""Search for many sources in parts, so that somebody is told how far the search is, and may end it."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from dragoman.config import SearchConfig
+from dragoman.data.batches import Ids, batches_by_length
+from dragoman.decoding.engine import Constraints, Engine
+from dragoman.decoding.search import Hypothesis
+from dragoman.decoding.torch_engine import TorchEngine, max_batch_tokens
+
+
+class EngineInParts:
+    """An engine that searches for some sources at a time, the shortest first, and tells how much is done before each.
+
+    A part has at most `tokens` tokens, padding included, or a single source; None: as many as a batch of the native
+    engine, which then loses no time. `before` gets the share of all tokens that is done, from 0 to below 1; what it
+    raises ends the search.
+    """
+
+    def __init__(self, engine: Engine, before: Callable[[float], None], tokens: int | None = None):
+        self.engine, self.before, self.tokens = engine, before, tokens
+        self.device = engine.device if isinstance(engine, TorchEngine) else torch.device("cpu")
+        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
+
+    def search(
+        self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of the engine for each source."""
+        total, done = max(sum(map(len, sources)), 1), 0
+        found: dict[int, list[Hypothesis]] = {}
+        tokens = self.tokens or max_batch_tokens(config, self.device)
+        for part in batches_by_length(range(len(sources)), sources, tokens):
+            self.before(done / total)
+            ids, own = [sources[index] for index in part], constraints and [constraints[index] for index in part]
+            found |= zip(part, self.engine.search(ids, config, own), strict=True)
+            done += sum(map(len, ids))
+        return [found[index] for index in range(len(sources))]
