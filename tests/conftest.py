@@ -122,11 +122,13 @@ class Notebook(Journal):
     def __init__(self, run: Path, active: bool = True):
         super().__init__(run, Console(file=io.StringIO()), quiet=True, active=active)
         self.losses: list[float] = []
+        self.tokens_of_steps: list[int] = []
         self.returned: TrainingProgress | None = None
         self.logged: list[str] = []
 
     def step(self, metrics: StepMetrics) -> None:
         self.losses.append(metrics.loss)
+        self.tokens_of_steps.append(metrics.tokens)
         super().step(metrics)
 
     def log(self, text: str) -> None:

@@ -164,6 +164,23 @@ def test_a_row_has_the_means_since_the_last_one(tmp_path: Path, clock: Clock):
     assert first["memory"] > 0
 
 
+@pytest.mark.parametrize(
+    ("steps", "rows"),
+    [
+        (3, [3]),
+        (CURVE_EVERY, [50]),
+        (CURVE_EVERY + 24, [50]),
+        (CURVE_EVERY + 25, [50, 75]),
+        (2 * CURVE_EVERY, [50, 100]),
+    ],
+)
+def test_a_curve_does_not_end_with_the_mean_of_a_few_steps(tmp_path: Path, clock: Clock, steps: int, rows: list[int]):
+    with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
+        take_steps(journal, clock, steps, 2.0)
+        journal.end()
+    assert [row["step"] for row in metrics(tmp_path / "run")] == rows
+
+
 @pytest.mark.parametrize(("paused", "speed"), [(True, 100.0), (False, 25.0)])
 @pytest.mark.parametrize("flushed", [False, True])
 def test_a_pause_takes_no_time(tmp_path: Path, clock: Clock, flushed: bool, paused: bool, speed: float):
@@ -172,12 +189,12 @@ def test_a_pause_takes_no_time(tmp_path: Path, clock: Clock, flushed: bool, paus
         journal.start_clock(0.0)
         take_steps(journal, clock, 1, 10.0)
         with journal.pause() if paused else contextlib.nullcontext():
-            if flushed:  # as when a validation is recorded
-                journal.flush(1, 2)
+            if flushed:
+                journal.flush()
             clock.now += 30.0 if flushed else 60.0
         take_steps(journal, clock, 1, 10.0, first=2)
         for _ in range(2):  # the second time there is no step to make a row of
-            journal.flush(2, 2)
+            journal.flush()
     rows = metrics(tmp_path / "run")
     assert [row["step"] for row in rows] == ([1, 2] if flushed else [2])
     assert rows[-1]["tokens_per_second"] == speed

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from dragoman.config import AttentionConfig, RecurrentConfig, SearchConfig
 from dragoman.data.corpus import read_corpus
-from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizer import BOS, EOS, Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import UsageError
 from dragoman.files import new_folder
@@ -40,6 +40,7 @@ from dragoman.inspection.plots.maps import tile
 from dragoman.inspection.plots.positions import added_positions, position_figure
 from dragoman.inspection.plots.tables import number_table
 from dragoman.inspection.plots.trees import MAX_ROWS, MAX_STEPS, shown_steps, tree_figure
+from dragoman.inspection.tree import BeamTree, Node
 from dragoman.inspection.views import (
     STATISTICS,
     View,
@@ -200,7 +201,8 @@ def test_every_node_of_a_search_is_drawn_with_its_numbers(searched: Inspection):
     tree = searched.tree
     assert tree
     texts = [text.get_text().replace("−", "-").split("\n") for text in drawn(tree_figure(tree, "")).axes[0].texts]
-    shown, rows = shown_steps(tree.steps), Counter[int]()
+    last = tree.steps if tree.steps <= MAX_STEPS else tree.nodes[tree.winner].step
+    shown, rows = shown_steps(last), Counter[int]()
     for number, node in enumerate(tree.nodes):
         rows[node.step] += 1
         if node.step in shown and (rows[node.step] <= MAX_ROWS or number in tree.path) and node.step:
@@ -213,8 +215,8 @@ def test_a_long_search_says_what_is_not_drawn(tokenizer: Tokenizer):
     def caption(text: str, steps: range, **search: int) -> str:
         tree = inspect(make(tokenizer, SearchConfig(**search)), text, name="toy").tree
         assert tree
-        assert tree.steps in steps
-        return tree_figure(tree, "").caption.replace(str(tree.steps), "N")
+        assert tree.nodes[tree.winner].step in steps
+        return tree_figure(tree, "").caption.replace(str(tree.nodes[tree.winner].step), "N")
 
     long = caption(SENTENCE, range(MAX_STEPS + 1, 999), beam=6, extra_length=20)
     assert "the first and the last 7 of N steps" in long
@@ -222,6 +224,24 @@ def test_a_long_search_says_what_is_not_drawn(tokenizer: Tokenizer):
     short = caption("a", range(MAX_STEPS), beam=1, extra_length=1)
     assert "the first" not in short
     assert "the best 8" not in short
+
+
+@pytest.mark.parametrize(("steps", "end"), [(14, 9), (30, 9), (30, 14), (30, 15), (30, 22), (30, 30)])
+def test_of_a_search_that_goes_on_the_end_of_the_chosen_path_is_drawn(steps: int, end: int):
+    """The search goes on until nothing can be better any more; what it found may have ended long before."""
+    nodes = [Node(None, 0, BOS, "<s>", 0.0, 0.0, 0.0, "kept")]
+    nodes += [Node(step - 1, step, 9, f"word {step}", -1.0, -step, -1.0, "kept") for step in range(1, steps + 1)]
+    nodes.append(Node(end - 1, end, EOS, "</s>", -0.1, -end, -0.5, "finished"))
+    tree = BeamTree(2, 0.6, tuple(sorted(nodes, key=lambda node: node.step)), 0)
+    winner = next(number for number, node in enumerate(tree.nodes) if node.fate == "finished")
+    # Sorted, the nodes after the winner have moved by one.
+    fixed = [dataclasses.replace(n, parent=n.parent + (n.parent >= winner)) if n.parent else n for n in tree.nodes]
+    figure = tree_figure(dataclasses.replace(tree, nodes=tuple(fixed), winner=winner), "")
+    texts = [text.get_text().split("\n")[0] for text in drawn(figure).axes[0].texts]
+    last = steps if steps <= MAX_STEPS else end
+    assert {"</s>", "<s>", f"word {min(end, last)}"} <= set(texts)
+    assert (f"without {steps - last} later steps" in figure.caption) == (last < steps)
+    assert (f"the first and the last 7 of {last} steps" in figure.caption) == (last > MAX_STEPS)
 
 
 @pytest.mark.parametrize("steps", [1, 13, 14, 15, 16, 40])

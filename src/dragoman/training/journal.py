@@ -158,6 +158,8 @@ class Journal:
             else:
                 self.log(line)
         self.latest = {
+            "step": metrics.step,
+            "epoch": metrics.epoch,
             "rate": metrics.rate,
             "gradient_norm": metrics.gradient_norm,
             "tokens_per_second": round(speed, 1),
@@ -165,13 +167,18 @@ class Journal:
             "target_tokens": self.target_tokens,
         }
         if metrics.step % CURVE_EVERY == 0:
-            self.flush(metrics.step, metrics.epoch)
+            self.flush()
 
-    def flush(self, step: int, epoch: int) -> None:
+    def end(self) -> None:
+        """Record the last updates of a run, unless they are so few that their mean would be an outlier of the curve."""
+        step = int(self.latest.get("step", 0))
+        if step < CURVE_EVERY or step % CURVE_EVERY >= CURVE_EVERY // 2:
+            self.flush()
+
+    def flush(self) -> None:
         """Record the means of the updates since the last entry in `metrics.jsonl`; nothing if there were none."""
         if self.tokens:
-            values = {"loss": self.loss / self.tokens, **self.latest, "memory": peak_memory()}
-            self.record("step", step=step, epoch=epoch, **values)
+            self.record("step", **self.latest, loss=self.loss / self.tokens, memory=peak_memory())
         self.reset()
 
     def write_samples(self, step: int, samples: Sequence[Mapping[str, str]]) -> None:

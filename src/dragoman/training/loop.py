@@ -129,6 +129,7 @@ class Loop:
             stopping = self.train_on_next_batch(stop).stop
         if not progress.step:
             raise DragomanError(f"{run.folder}: every batch was skipped, so there is no model ({progress.finished})")
+        journal.end()
         journal.log(
             f"finished: {progress.finished}, after {plural(progress.step, 'step')} and "
             f"{format_duration(progress.seconds)}; "

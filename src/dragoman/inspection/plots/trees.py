@@ -18,10 +18,11 @@ FRAMES: dict[Fate, dict[str, Any]] = {
 def tree_figure(tree: BeamTree, caption: str) -> Figure:
     """Return a tree whose nodes are one more token each, with its log-probability and the score of its hypothesis.
 
-    Of long searches the first and the last 7 steps are drawn, of each step the best 8 nodes and the winning path; the
-    caption says so.
+    Of long searches the first 7 steps are drawn and the last 7 up to the winner, of each step the best 8 nodes and the
+    winning path; the caption says so.
     """
-    path, rows, columns = set(tree.path), Counter[int](), shown_steps(tree.steps)
+    last_step = tree.steps if tree.steps <= MAX_STEPS else tree.nodes[tree.winner].step
+    path, rows, columns = set(tree.path), Counter[int](), shown_steps(last_step)
     shown: dict[int, tuple[int, int]] = {}  # node -> column, row
     for number, node in enumerate(tree.nodes):
         row = rows[node.step]
@@ -33,8 +34,10 @@ def tree_figure(tree: BeamTree, caption: str) -> Figure:
     notes.append(
         "round corners: kept, arrow: finished, dotted with sharp corners: pruned; bold: the path of the translation"
     )
-    if tree.steps > MAX_STEPS:
-        notes.append(f"the first and the last {MAX_STEPS // 2} of {tree.steps} steps")
+    if last_step > MAX_STEPS:
+        notes.append(f"the first and the last {MAX_STEPS // 2} of {last_step} steps")
+    if last_step < tree.steps:
+        notes.append(f"without {tree.steps - last_step} later steps, which found nothing better")
     if max(rows.values()) > MAX_ROWS:
         notes.append(f"the best {MAX_ROWS} of up to {max(rows.values())} nodes of a step, and the path")
 
