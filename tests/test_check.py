@@ -134,7 +134,7 @@ def test_nothing_is_found_in_a_clean_corpus(check, tmp_path: Path, kind: str, pa
 def test_a_small_clean_corpus_raises_no_alarm(check, tmp_path: Path, count: int):
     write_tsv(tmp_path / "a.tsv", toy_pairs(800)[:count])
     read = "1 row, 1 pair" if count == 1 else f"{count} rows, {count} pairs"
-    assert check("a.tsv") == (0, f"a.tsv: {read}, {count} of them without errors and warnings\n")
+    assert check("a.tsv") == (0, f"a.tsv: {read}, {count} of them without errors or warnings\n")
 
 
 # Findings that need a corpus around them.
@@ -235,7 +235,7 @@ def test_texts_without_letters_overlap_where_they_are_the_same(check, tmp_path: 
 def test_where_nothing_is_left_to_write_that_is_said(check, tmp_path: Path):
     write_tsv(tmp_path / "a.tsv", [("Say hello now please", "Say hello now please")])
     _, said = check("a.tsv", "--write-clean", "clean.tsv")
-    assert "clean.tsv: not written; no pair is left without errors and warnings" in str(said)
+    assert "clean.tsv: not written; no pair is left without errors or warnings" in str(said)
 
 
 def test_what_is_also_in_a_later_set_is_found_and_cleaned_away(check, tmp_path: Path):
@@ -351,7 +351,7 @@ def test_a_check_goes_on_where_training_stops(check, tmp_path: Path):
     code, report = check("a.tsv", "--json", "--write-clean", "clean.tsv")
     (counts,) = report["corpora"]
     assert (counts["rows"], counts["pairs"], counts["kept"]) == (63, 60, 60)
-    assert "a.tsv: 63 rows, 60 pairs, 60 of them without errors and warnings\n" in check("a.tsv")[1]
+    assert "a.tsv: 63 rows, 60 pairs, 60 of them without errors or warnings\n" in check("a.tsv")[1]
     places = {found["id"]: (found["count"], found["locations"]) for found in report["findings"]}
     assert places == {"utf-8": (2, ["a.tsv:1:1", "a.tsv:63:3"]), "columns": (1, ["a.tsv:62"])}
     assert (code, report["errors"]) == (1, 3)
@@ -412,10 +412,10 @@ def test_the_findings_in_many_files_stand_at_the_end_above_the_total(check, tmp_
     sides = [[pair[side] for pair in CLEAN[30:]] for side in range(2)]
     put(tmp_path, {"b.en": text(sides[0]), "b.ko": text(sides[1])})
     first, second, *finding, total = check("a.tsv", "b.en", "b.ko")[1].splitlines()
-    assert first == "a.tsv: 31 rows, 30 pairs, 30 of them without errors and warnings"
-    assert second == "b.en and b.ko: 30 rows, 30 pairs, 30 of them without errors and warnings"
+    assert first == "a.tsv: 31 rows, 30 pairs, 30 of them without errors or warnings"
+    assert second == "b.en and b.ko: 30 rows, 30 pairs, 30 of them without errors or warnings"
     assert "a.tsv:31" in "".join(finding)
-    assert total == "3 files: 61 rows, 60 pairs, 60 of them without errors and warnings"
+    assert total == "3 files: 61 rows, 60 pairs, 60 of them without errors or warnings"
     # The control: of one corpus, its own line is the total.
     assert check("a.tsv")[1].splitlines() == [*finding, first]
 

@@ -131,7 +131,7 @@ BAD = [
     ("translate -m {brief} -i empty.tsv -o a.pdf", 2, "a.pdf: cannot be written; lines become .txt, .tsv or .jsonl"),
     ("translate -m {brief} -i a.md -o a.jsonl", 2, "a.jsonl: a document keeps its format, .md; to translate its lines"),
     ("translate -m {brief} -i a.md -o a.txt", 2, "a.txt: a document keeps its format, .md; to translate its lines"),
-    ("translate -m {brief} -i a.md -o a.html", 2, "a.html: a document keeps its format, so --input must be .html, too"),
+    ("translate -m {brief} -i a.md -o a.html", 2, "a.html: a document keeps its format, so --output must end in .md"),
     ("translate -m {brief} -i utf-16.txt -o new.txt", 1, "utf-16.txt: text in UTF-16: convert it to UTF-8 (iconv"),
     ("translate -m {brief} x --n-best 9", 2, "--n-best 9 needs a --beam of at least 9, not 4"),
     ("translate -m {brief} x --beam-groups 3", 2, "--beam 4 cannot be divided evenly into --beam-groups 3"),
@@ -160,6 +160,20 @@ BAD = [
     ("evaluate -m {brief}", 2, "give a test set"),
     ("evaluate -m {brief} {dev} --n-best 2", 2, "evaluate has no flag --n-best; see dragoman evaluate --help"),
     ("evaluate -m {brief} {dev} --output no/such/folder", 0, "no/such/folder"),
+    ("translate -m {brief} --source-lang en x", 2, "translate has no flag --source-lang; a model has its languages; "),
+    ("evaluate -m {brief} --batch-size=8 {dev}", 2, "has no flag --batch-size; batches are as large as is fast; leave"),
+    ("split {train} --out parts --seed 3", 2, "split has no flag --seed; the same pairs are always split in the same "),
+    ("check --train {train}", 2, "check has no flag --train; name the corpora without a flag"),
+    (
+        "train --train empty.tsv,empty.tsv --dev {dev}",
+        1,
+        "no such file; two files are separated by a space: empty.tsv ",
+    ),
+    ("evaluate {dev}", 2, "give what to measure: a model (-m FOLDER), or a file of translations (--translations FILE)"),
+    ("evaluate -m {brief} --translations empty.tsv {dev}", 2, "give what to measure: a model (-m FOLDER), or a file "),
+    ("evaluate --translations empty.tsv -o out.txt {dev}", 2, "--ensemble and --output need a model"),
+    ("evaluate --translations empty.tsv --beam 2 {dev}", 2, "the flags of a search need a model"),
+    ("evaluate --translations empty.tsv {dev}", 1, "empty.tsv: 0 lines, but the test set has "),
     ("train --steps 20", 2, "train has no flag --steps; did you mean --training.max-steps?"),
     ("train --lr 1 --train {train}", 2, "train has no flag --lr; did you mean --training.learning-rate?"),
     ("train --batch-size=64", 2, "train has no flag --batch-size; did you mean --training.batch-tokens?"),
@@ -775,6 +789,13 @@ def test_evaluation_gives_scores_with_signatures_and_the_translations(dragoman, 
     assert scores["sentences"] == Path("out.txt").read_bytes().count(b"\n") == 10
     assert "tok:char" in scores["bleu"]["signature"]
     assert 0 <= scores["exact"] <= 1
+    # Of a file: the same, and others for another file, with which it is compared.
+    of_file = dragoman("evaluate", "--translations", "out.txt", "test.tsv", "--json", "--tokenize", "char")
+    assert of_file.out == ran.out
+    Path("right.txt").write_text("".join(f"{target}\n" for _, target in pairs[:10]), encoding="utf-8")
+    ran = dragoman("evaluate", "--translations", "right.txt", "test.tsv", "--against-file", "out.txt", "--json")
+    both = json.loads(ran.out)
+    assert (both["bleu"]["value"], both["exact"], both["against"]["name"]) == (100, 1, "out.txt")
 
 
 def test_info_counts_the_parameters_of_a_model_and_of_the_base_model_of_the_paper(dragoman, trained: Path):

@@ -64,8 +64,8 @@ FLAGS = {
     "plot": "--out --against",
     "verify": "--json",
     "average": "--out --last",
-    "evaluate": "-m --model --ensemble --device --threads --tokenize -o --output --sentences --details --against "
-    + f"--against-file --json {ONE_BEST}",
+    "evaluate": "-m --model --translations --ensemble --device --threads --tokenize -o --output --sentences --details "
+    + f"--against --against-file --json {ONE_BEST}",
     "score": "-m --model --threads --json",
     "align": "-m --model --layer --head --measure --threshold --soft --text --subwords --threads",
     "info": "--preset --vocabulary --diagram --json",

@@ -35,7 +35,7 @@ class Options:
     test: Annotated[tuple[str, ...], Words] = ()
     "test pairs: checked in the same way"
     write_clean: Annotated[Path | None, tyro.conf.arg(metavar="OUT.tsv")] = None
-    "write the pairs without errors and warnings to this file"
+    "write the pairs without errors or warnings to this file"
     max_ratio: float = 3.0
     "maximum ratio of the lengths of the two sides, as a multiple of this corpus's median"
     max_length: int = 2000
@@ -178,7 +178,7 @@ def print_report(report: "CheckReport", clean: Path | None, written: int | None)
         print(f"the pairs left were checked again, and more were dropped: {rules}")
     if clean:
         unfit = UNFIT & report.findings.keys()
-        why = "see the errors above" if unfit else "no pair is left without errors and warnings"
+        why = "see the errors above" if unfit else "no pair is left without errors or warnings"
         print(f"{clean}: {plural(written, 'pair')} written" if written else f"{clean}: not written; {why}")
 
 
@@ -186,7 +186,7 @@ def print_numbers(name: str, corpora: "list[CheckedCorpus]") -> None:
     """Print how many rows and pairs some corpora have in all, and how many pairs are left."""
     rows, pairs = sum(corpus.rows for corpus in corpora), sum(corpus.pairs for corpus in corpora)
     kept = sum(corpus.kept for corpus in corpora)
-    print(f"{name}: {plural(rows, 'row')}, {plural(pairs, 'pair')}, {kept:,} of them without errors and warnings")
+    print(f"{name}: {plural(rows, 'row')}, {plural(pairs, 'pair')}, {kept:,} of them without errors or warnings")
 
 
 def name_locations(finding: "Occurrences") -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from dragoman.commands import (
-    Model,
     OneBestSearch,
     OneBestSearchConfig,
     check_seed,
@@ -27,18 +26,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """Measure BLEU and chrF of a model's translations of a test set, with the sacreBLEU signatures; optionally also
-    TER, confidence intervals, and a comparison with other translations.
+    """Measure BLEU and chrF of a model's translations of a test set, or of those in a file, with the sacreBLEU
+    signatures; optionally also TER, confidence intervals, and a comparison with other translations.
 
     $ dragoman evaluate -m runs/en-ko test.tsv
     $ dragoman evaluate -m runs/en-ko test.en test.ko --details --sentences table.tsv
     $ dragoman evaluate -m runs/en-ko test.tsv --against runs/en-ko-big
+    $ dragoman evaluate --translations ours.txt test.tsv --against-file theirs.txt
     """
 
-    model: Model
-    "model folder, run folder or hub:USER/NAME"
     test: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS ...")]
     "sentence pairs in any format that training reads (docs/corpora.md)"
+    model: Annotated[str | None, tyro.conf.arg(aliases=["-m"], metavar="FOLDER")] = None
+    "model folder, run folder or hub:USER/NAME"
+    translations: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    "measure these translations, one per line, instead of those of a model"
     ensemble: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FOLDER")] = ()
     "another model with the same tokenizer; probabilities are averaged"
     search: OneBestSearch = OneBestSearchConfig()
@@ -65,11 +67,7 @@ class Options:
 def main(arguments: list[str]) -> None:
     """Run `dragoman evaluate`: translate a test set, write the files asked for, and print the scores."""
     options = parse(Options, "evaluate", arguments)
-    check_seed(options.search)
-    if not options.test:
-        raise UsageError("give a test set: a file of sentence pairs, or a source file and a target file")
-    if options.against and options.against_file:
-        raise UsageError("give --against or --against-file, not both")
+    check_options(options)
     set_threads(options.threads)
     from dragoman.data.corpus import read_corpus
     from dragoman.evaluation.metrics import closer_to_sources, evaluate
@@ -88,14 +86,20 @@ def main(arguments: list[str]) -> None:
             f"confidence intervals are limited to {MAX_RESAMPLED:,} sentences; the test set has {len(sources):,}"
         )
 
-    translator = Translator.load(options.model, options.search, ensemble=options.ensemble, device=options.device)
-    if warning := direction_warning(" ".join(options.test), sources, translator.extent.scripts, translator.scripts):
-        print(warning, file=sys.stderr)
-    if warning := no_tag_warning(options.model, translator, corpus.tags, "write tag=TAG after the file"):
-        print(warning, file=sys.stderr)
+    ours, theirs = (
+        read_translations(file, len(sources)) if file else None for file in (options.translations, options.against_file)
+    )
     other = Translator.load(options.against, options.search, device=options.device) if options.against else None
-    theirs = read_translations(options.against_file, len(sources)) if options.against_file else None
-    translations = translate_corpus(translator, corpus, options.model)
+    if ours is not None:
+        translations = ours
+    else:
+        assert options.model is not None
+        translator = Translator.load(options.model, options.search, ensemble=options.ensemble, device=options.device)
+        if warning := direction_warning(" ".join(options.test), sources, translator.extent.scripts, translator.scripts):
+            print(warning, file=sys.stderr)
+        if warning := no_tag_warning(options.model, translator, corpus.tags, "write tag=TAG after the file"):
+            print(warning, file=sys.stderr)
+        translations = translate_corpus(translator, corpus, options.model)
     if other:
         theirs = translate_corpus(other, corpus, str(options.against))
     if options.output:
@@ -106,7 +110,8 @@ def main(arguments: list[str]) -> None:
         with open_output(options.sentences) as file:
             file.write(table.encode())
 
-    for name, outputs in ((str(options.model), translations), (str(options.against or options.against_file), theirs)):
+    names = (str(options.model or options.translations), str(options.against or options.against_file))
+    for name, outputs in zip(names, (translations, theirs), strict=True):
         if outputs and closer_to_sources(outputs, sources, references):
             print(
                 f"{name}: the translations are closer to the sources than to the references: are the sides of the test "
@@ -121,6 +126,21 @@ def main(arguments: list[str]) -> None:
         print_json(record)
     else:
         print("\n".join(text))
+
+
+def check_options(options: Options) -> None:
+    """Raise UsageError where flags are missing, or do not go together."""
+    check_seed(options.search)
+    if not options.test:
+        raise UsageError("give a test set: a file of sentence pairs, or a source file and a target file")
+    if bool(options.model) == bool(options.translations):
+        raise UsageError("give what to measure: a model (-m FOLDER), or a file of translations (--translations FILE)")
+    if options.against and options.against_file:
+        raise UsageError("give --against or --against-file, not both")
+    if options.translations and (options.ensemble or options.output):
+        raise UsageError("--ensemble and --output need a model: with --translations, nothing is translated")
+    if options.translations and not options.against and options.search != OneBestSearchConfig():
+        raise UsageError("the flags of a search need a model: with --translations, nothing is translated")
 
 
 def translate_corpus(translator: "Translator", corpus: "Corpus", name: str) -> list[str]:
@@ -160,7 +180,7 @@ def check_outputs(options: Options) -> None:
             raise UsageError(f"{file}: {what}")
 
     read = [Path(file) for spec in parse_corpora(options.test) for file in spec.files]
-    read += [options.against_file] if options.against_file else []
+    read += [file for file in (options.translations, options.against_file) if file]
     outputs = [file for file in (options.output, options.sentences) if file]
     for output in outputs:
         require_place(output)

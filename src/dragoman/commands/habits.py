@@ -1,5 +1,5 @@
 """What other toolkits call our flags: fairseq, Hugging Face Transformers, OpenNMT, Marian, JoeyNMT, CTranslate2 and
-LibreTranslate.
+LibreTranslate. And which flags are not needed here.
 """
 
 # A flag of ours, then the words that lead to it. If several lead from one word, the first that a command has counts.
@@ -84,3 +84,17 @@ HABITS: dict[str, list[str]] = {}
 for flag, words in (line.split(": ") for line in TABLE.strip().split("\n")):
     for word in words.split():
         HABITS.setdefault(word, []).append(flag)
+
+# Commands, the flags of other toolkits that they need not have, and why.
+NEEDLESS_TABLE = """
+translate evaluate score align: source-lang target-lang src-lang tgt-lang sl tl: a model has its languages; leave it out
+translate evaluate: batch-size batch max-batch-size mini-batch: batches are as large as is fast; leave it out
+split: seed: the same pairs are always split in the same way; leave it out
+check split: train: name the corpora without a flag
+"""
+NEEDLESS = {
+    (command, flag): why
+    for commands, flags, why in (line.split(": ") for line in NEEDLESS_TABLE.strip().split("\n"))
+    for command in commands.split()
+    for flag in flags.split()
+}

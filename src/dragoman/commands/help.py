@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from itertools import takewhile
 from typing import NoReturn, TextIO
 
-from dragoman.commands.habits import HABITS
+from dragoman.commands.habits import HABITS, NEEDLESS
 from dragoman.config.fields import check_choice
 from dragoman.errors import UsageError
 
@@ -130,6 +130,7 @@ def refuse_unknown_flag(command: str, arguments: Sequence[str], shown: str) -> N
         if re.match(r"--?[a-zA-Z]", flag) and flag.replace("_", "-") not in flags:
             near = nearest(flag, flags)
             hint = f"did you mean {near}?" if near else f"see dragoman {command} --help"
+            hint = NEEDLESS.get((command, flag.lstrip("-").replace("_", "-")), hint)
             raise UsageError(f"{command} has no flag {flag}; {hint}")
 
 

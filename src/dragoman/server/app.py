@@ -181,7 +181,12 @@ class App:
                     return route
                 allowed.append(route.method)
         if allowed:
-            raise Refusal(405, "this method is not allowed here", {"Allow": ", ".join(sorted({*allowed, "OPTIONS"}))})
+            methods = sorted({*allowed})
+            raise Refusal(
+                405,
+                f"this path takes {' or '.join(methods)}, not {method}",
+                {"Allow": ", ".join(sorted([*methods, "OPTIONS"]))},
+            )
         raise Refusal(404, "there is nothing at this path")
 
     def _check_host(self, headers: Headers) -> str:

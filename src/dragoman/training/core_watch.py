@@ -32,8 +32,8 @@ class CoreWatch:
             return ""
         fewer = f", or choose fewer threads than {threads} (training.threads)" if threads > 1 else ""
         return (
-            f"other programs keep the cores busy: for {100 * min(share, 1):.0f} % of the last {spent:.0f} s, the "
-            f"threads of this training waited for a core; stop the other programs{fewer}"
+            f"other programs keep the cores busy, and for {100 * min(share, 1):.0f} % of the last {spent:.0f} s the "
+            f"threads of this training waited for a core: stop those programs{fewer}"
         )
 
 

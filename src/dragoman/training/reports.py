@@ -68,7 +68,8 @@ def report_validation(run: Run, validation: Validation, before: list[str], secon
 
 def describe_best(progress: TrainingProgress, settings: TrainingConfig) -> str:
     """Return 'best BLEU 23.1 at step 1,200; no better for 2 of 10 validations', by the metric that the run stops on."""
-    return f"{describe_best_score(progress, settings)}; {describe_patience(progress, settings)}"
+    best = describe_best_score(progress, settings)
+    return f"{best}; {describe_patience(progress, settings)}" if progress.worse else best
 
 
 def describe_best_score(progress: TrainingProgress, settings: TrainingConfig) -> str:

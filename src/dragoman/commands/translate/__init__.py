@@ -190,7 +190,8 @@ def check_files(options: Options) -> None:
         from dragoman.documents import PARSERS
 
         if not options.is_document or PARSERS.get(read, read) is not PARSERS.get(written, written):
-            raise UsageError(f"{options.output}: a document keeps its format, so --input must be {written}, too")
+            must = f"--output must end in {read}" if options.is_document else f"--input must be {written}, too"
+            raise UsageError(f"{options.output}: a document keeps its format, so {must}")
 
 
 def check_output(options: Options) -> None:

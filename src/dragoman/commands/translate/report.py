@@ -25,7 +25,7 @@ class TranslationReport:
             self.progress.log(f"{location}: a sentence of more than {limit} tokens is translated in several segments")
         if len(self.sample) < SAMPLE:
             self.sample += [source for source, _ in translation.segments]
-        self.counts["decoded again, as the first translation was faulty"] += translation.retried
+        self.counts["translated a second time because of faults"] += translation.retried
         self.counts["still flagged"] += bool(translation.flags)
         self.counts["terms met"] += len(translation.terms_met)
 
