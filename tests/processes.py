@@ -135,3 +135,13 @@ def wait_for(what: Callable[[], object], within: float = PATIENCE) -> None:
     while not what():
         assert time.monotonic() < end, "what was waited for did not come"
         time.sleep(0.005)
+
+
+def signal_before_a_draft_appears(number: int) -> None:
+    """A fault: the process gets a signal when a draft, of a file or a folder, is about to get its name."""
+
+    def watch(event: str, given: tuple[object, ...]) -> None:
+        if event in ("os.rename", "os.link") and ".draft" in str(given[0]):
+            os.kill(os.getpid(), number)
+
+    sys.addaudithook(watch)

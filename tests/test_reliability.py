@@ -50,6 +50,7 @@ from processes import (
     Fault,
     killed_before_operation,
     signal_before,
+    signal_before_a_draft_appears,
     train,
     wait_for,
 )
@@ -449,6 +450,25 @@ def test_after_a_kill_inside_a_save_the_best_is_what_the_run_says_it_is(corpus: 
     ended(file, tmp_path / "log", 0)
     assert progress(out)["best_step"] == progress(out)["step"] == 10
     assert (out / "best").resolve().name == (out / "last").resolve().name == "step-00000010"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "command", ["check pairs.tsv --write-clean out.tsv", "split pairs.tsv --out .", "export MODEL out --to onnx"]
+)
+def test_a_command_that_is_asked_to_end_leaves_no_drafts(
+    trained: Path, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, number: int
+):
+    """The control is killed, and cannot delete what it has begun."""
+    if "onnx" in command:
+        pytest.importorskip("onnx")
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(corpus[1], "pairs.tsv")
+    words = [str(trained) if word == "MODEL" else word for word in command.split()]
+    asked = Command(words, tmp_path / "log", faults=[partial(signal_before_a_draft_appears, number)])
+    assert asked.code(within=PATIENCE) == 128 + number, asked.said
+    left = {path.name for path in tmp_path.iterdir()} - {"pairs.tsv", "log"}
+    assert bool(left) == (number == signal.SIGKILL)
 
 
 # Damage.

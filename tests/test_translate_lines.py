@@ -25,6 +25,7 @@ from dragoman.commands.translate.lines import (
     output_rows,
     parse_lines,
     read_ahead,
+    translation_fields,
 )
 from dragoman.translation.translation import Translation
 
@@ -37,7 +38,8 @@ def parse(data: bytes, form: str = "text", text_key: str = "text") -> list[Line]
 
 def output(line: Line, translation: Translation, form: str, text_key: str = "text", **annotations: object) -> str:
     """Return the only row."""
-    (row,) = output_rows(line, translation, form, text_key, annotations)  # type: ignore[arg-type]
+    fields = {**translation_fields(translation), **annotations}
+    (row,) = output_rows(line, translation, form, text_key, fields)  # type: ignore[arg-type]
     return row
 
 

@@ -1,12 +1,9 @@
 """Show progress on standard error, as a bar on a terminal and plain lines in a log, or below a cell of a notebook."""
 
-import contextlib
 import math
-import signal
-import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from types import FrameType, TracebackType
+from collections.abc import Iterable, Sequence
+from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console, RenderableType
@@ -22,28 +19,6 @@ CONTROLS = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 16
 def escape_controls(text: str) -> str:
     """Return the text with escapes, such as \\x1b, for characters with which a stranger could steer a terminal."""
     return text.translate(CONTROLS)
-
-
-@contextlib.contextmanager
-def exit_on_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise SystemExit in the block, with code 128 + number, so that it can clean up.
-
-    SIGHUP comes when a terminal is closed; under nohup it stays ignored.
-    """
-
-    def leave(number: int, _: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
-        numbers = []
-    for number in numbers:
-        signal.signal(number, leave)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
 
 
 class ProgressDisplay:

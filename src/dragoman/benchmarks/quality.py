@@ -26,13 +26,13 @@ from dragoman.benchmarks.training import MAX_TOKENS, NAMES
 from dragoman.config import PresetName, RunConfig, TrainingConfig, TransformerConfig, as_dict, read_toml, update
 from dragoman.config.presets import LSTM, preset_run
 from dragoman.config.recipes import settings_file
-from dragoman.console import exit_on_signals
 from dragoman.data.batches import Ids
 from dragoman.data.corpus import Pair, read_corpus
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation.metrics import Scores, evaluate
 from dragoman.evaluation.timing import describe_machine, markdown_table
+from dragoman.signals import exit_on_signals
 from dragoman.training.loop import train as train_run
 from dragoman.training.setup import DATA
 from dragoman.translation.translator import Translator

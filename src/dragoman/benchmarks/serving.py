@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 from dragoman.benchmarks.serving_load import beside_document, overload, pool_settings, soak, steady_load, stop
 from dragoman.benchmarks.serving_tasks import LENGTH, Setting, texts_of_length
 from dragoman.benchmarks.serving_throughput import http_layer, throughput
-from dragoman.console import exit_on_signals
 from dragoman.data.corpus import read_corpus
 from dragoman.evaluation.timing import describe_machine
 from dragoman.model_folder import find_model, read_parts
+from dragoman.signals import exit_on_signals
 from dragoman.text.segmentation import split_sentences
 
 PARTS: dict[str, Callable[[Setting], str]] = {

@@ -22,13 +22,13 @@ from dragoman.benchmarks.peers.task import TrainingTask
 from dragoman.benchmarks.peers.trainers import KINDS, PROGRAMS, PYTORCH, environment_of, start_trainer
 from dragoman.config import Device, TransformerConfig
 from dragoman.config.presets import BASE, BIG, SMALL, TINY
-from dragoman.console import exit_on_signals
 from dragoman.data.batches import Ids
 from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.device import device_of
 from dragoman.errors import DragomanError
 from dragoman.evaluation.timing import Contender, describe_machine, markdown_table
+from dragoman.signals import exit_on_signals
 from dragoman.training.precision import best_precision
 
 BATCH_TOKENS = {"cpu": 2048, "cuda": 25_000}  # padding included

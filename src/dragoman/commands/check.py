@@ -52,8 +52,8 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "check", arguments)
     from dragoman.check.corpora import check, check_and_clean
     from dragoman.check.detectors import CheckLimits
-    from dragoman.console import exit_on_signals
     from dragoman.data.spec import FOLDER, parse_corpora
+    from dragoman.signals import exit_on_signals
 
     words = {"train": options.corpora, "dev": options.dev, "test": options.test}
     sets = {name: parse_corpora(given) for name, given in words.items() if given or name == "train"}

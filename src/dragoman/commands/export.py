@@ -44,8 +44,8 @@ def main(arguments: list[str]) -> None:
     """Run `dragoman export`: write a folder, print how it was checked on standard error, and its name."""
     options = parse(Options, "export", folders_first(arguments))
     set_threads(options.threads)
-    from dragoman.console import exit_on_signals
     from dragoman.export.run import export_model
+    from dragoman.signals import exit_on_signals
 
     with exit_on_signals():  # so that a draft is deleted
         report = export_model(

@@ -103,8 +103,8 @@ def write_sets(pairs: Sequence["Pair"], sets: Sequence[str], files: Mapping[str,
 
     A tab inside a text becomes a space.
     """
-    from dragoman.console import exit_on_signals
     from dragoman.files import name_errors, new_file
+    from dragoman.signals import exit_on_signals
 
     with exit_on_signals(), ExitStack() as stack:
         for own, file in files.items():

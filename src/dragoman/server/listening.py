@@ -1,13 +1,8 @@
-"""Bind the socket that a server listens on, and take the signals that end it."""
+"""Bind the socket that a server listens on."""
 
 import errno
 import resource
-import signal
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
 
 from dragoman.config.serve import ServeConfig
 from dragoman.errors import DragomanError
@@ -48,17 +43,3 @@ def address_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-@contextmanager
-def signals_to(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle SIGTERM and Ctrl-C within the block; not in other threads than the main one, which get no signals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, other in before.items():
-            signal.signal(number, other)

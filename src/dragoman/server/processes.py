@@ -20,7 +20,8 @@ from types import FrameType
 
 from dragoman.config.serve import ServeConfig
 from dragoman.errors import DragomanError, listed
-from dragoman.server.listening import NOTICE, SILENCE, bind, signals_to
+from dragoman.server.listening import NOTICE, SILENCE, bind
+from dragoman.signals import handle_signals
 from dragoman.threads import granted_cores
 
 SPAWN = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
@@ -112,7 +113,11 @@ def supervise(config: ServeConfig) -> None:
                 worker.process.kill()
         stopping.set()
 
-    with signals_to(stop), bind(config) as listener, tempfile.TemporaryDirectory(prefix="dragoman-") as counts:
+    with (
+        handle_signals((signal.SIGINT, signal.SIGTERM), stop),
+        bind(config) as listener,
+        tempfile.TemporaryDirectory(prefix="dragoman-") as counts,
+    ):
         workers.append(Worker(config, listener, counts))
         while workers:
             by_pipe = {worker.pipe: worker for worker in workers}

@@ -6,6 +6,7 @@ import errno
 import importlib.util
 import logging
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -27,12 +28,13 @@ from dragoman.inference.products import resolve_type
 from dragoman.server.app import App
 from dragoman.server.files import Results
 from dragoman.server.keys import Key, read_keys
-from dragoman.server.listening import NOTICE, SILENCE, address_of, allow_connections, bind, signals_to
+from dragoman.server.listening import NOTICE, SILENCE, address_of, allow_connections, bind
 from dragoman.server.models import Models, ModelSource, Served, open_models, parse_models
 from dragoman.server.protocol import TimedProtocol
 from dragoman.server.service import Service
 from dragoman.server.store import PRIVATE
 from dragoman.server.table import DIALECTS, ROUTES
+from dragoman.signals import handle_signals
 from dragoman.threads import leave_out_amx
 
 if TYPE_CHECKING:
@@ -265,7 +267,7 @@ class Server(uvicorn.Server):
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         """Handle signals within a block; unlike uvicorn's own, this lets the program end with exit code 0."""
-        return signals_to(self.handle_exit)
+        return handle_signals((signal.SIGINT, signal.SIGTERM), self.handle_exit)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop after a notice at the first signal, at once at the second."""

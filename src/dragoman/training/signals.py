@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from dragoman.signals import handle_signals
+
 GRACE = 1.0  # seconds that a process gets to end by itself
 
 
@@ -76,16 +78,9 @@ def end_at_once() -> Iterator[None]:
 
     A handler of Python runs only between two of its own operations, and a library may compute for minutes.
     """
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
-        yield
-        return
     numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
-    before = [signal.signal(number, signal.SIG_DFL) for number in numbers]
-    try:
+    with handle_signals(numbers, signal.SIG_DFL):
         yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 @contextmanager
@@ -104,12 +99,9 @@ def graceful_stop() -> Iterator[GracefulStop]:
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     threading.Thread(target=stop.watch, args=[reader, numbers], daemon=True).start()
-    before = [signal.signal(number, stop.handle) for number in numbers]
-    descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    try:
-        yield stop
-    finally:
-        signal.set_wakeup_fd(descriptor)
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-        writer.close()
+    with writer, handle_signals(numbers, stop.handle):
+        descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        try:
+            yield stop
+        finally:
+            signal.set_wakeup_fd(descriptor)

@@ -138,7 +138,8 @@ def main(arguments: list[str]) -> None:
     )
     check_files(options)
     check_options(options)
-    from dragoman.console import LineProgress, exit_on_signals
+    from dragoman.console import LineProgress
+    from dragoman.signals import exit_on_signals
 
     translator = open_translator(options)
     interactive = not options.text and options.input is None and sys.stdin.isatty()

@@ -88,16 +88,15 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
             translations = translator.translate([line.text for line in block], tags, [options.prefix] * len(block))
             annotations = annotate(translator, options, translations, tags)
             for line, translation, own in zip(block, translations, annotations, strict=True):
-                for row in output_rows(line, translation, options.row_format, options.text_key, own):
+                fields = {**translation_fields(translation), **own} if options.row_format == "jsonl" else {}
+                for row in output_rows(line, translation, options.row_format, options.text_key, fields):
                     target.write(row.encode("utf-8", "replace") + b"\n")
-                if options.row_format == "jsonl":
-                    replaced = line.fields.keys() & (translation_fields(translation).keys() | own.keys())
-                    if more := (line.left_out | replaced) - left_out:
-                        left_out |= more
-                        progress.log(
-                            f"line {line.number}: fields left out from here on, as the output uses their names: "
-                            f"{', '.join(sorted(more))}; rename them to keep them"
-                        )
+                if fields and (more := (line.left_out | line.fields.keys() & fields.keys()) - left_out):
+                    left_out |= more
+                    progress.log(
+                        f"line {line.number}: fields left out from here on, as the output uses their names: "
+                        f"{', '.join(sorted(more))}; rename them to keep them"
+                    )
                 if line.error:
                     errors += 1
                     progress.log(f"line {line.number}: {line.error}")
@@ -376,13 +375,13 @@ def output_rows(
     translation: Translation,
     form: OutputFormat,
     text_key: str,
-    annotations: Mapping[str, Any] = MappingProxyType({}),
+    fields: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[str]:
     """Yield the output of one input line: one row, or for `nbest` one for each translation, in the format of Moses.
 
     That is: index ||| translation ||| F0= score ||| score, the index counted from 0. An object has the fields of the
-    input, or the text under `text_key` where it had none, those of the translation, and `annotations`; for a line that
-    could not be read it has 'line' and 'error'.
+    input, or the text under `text_key` where it had none, and `fields`, those of the translation; for a line that could
+    not be read it has 'line' and 'error'.
     """
     if form == "text":
         yield keep_margins(line.text, translation.text)
@@ -394,7 +393,7 @@ def output_rows(
     elif line.error:
         yield as_json({"line": line.number, "error": line.error})
     else:
-        yield as_json({**(line.fields or {text_key: line.text}), **translation_fields(translation), **annotations})
+        yield as_json({**(line.fields or {text_key: line.text}), **fields})
 
 
 def keep_margins(source: str, translation: str) -> str:
