@@ -1,5 +1,8 @@
 """The space of the embeddings: neighbours are those with the greatest cosines, and two axes keep most of the spread."""
 
+from typing import Any
+
+import pytest
 import torch
 from conftest import tiny_transformer
 from imported import tokenizer_of, trained_model
@@ -7,9 +10,11 @@ from torch import Tensor
 
 from dragoman.data.tokenizer import RESERVED, Tokenizer
 from dragoman.data.tokenizers import SideTokenizer
-from dragoman.inspection.embeddings import neighbourhoods, principal_components
+from dragoman.inspection.embeddings import Neighbourhood, neighbourhoods, principal_components
 from dragoman.inspection.figure import pyplot
 from dragoman.inspection.inspection import inspect
+from dragoman.inspection.plots import embeddings
+from dragoman.inspection.plots.embeddings import embedding_figure
 from dragoman.inspection.views import view_figure
 from dragoman.model import build
 from dragoman.translation.translator import Translator
@@ -83,3 +88,33 @@ def test_every_word_and_its_neighbours_are_written(tokenizer: Tokenizer):
             assert text.get_text().startswith(f"{word}: {labels[0]} ")
             assert text.get_text().count(", ") >= len(labels) - 1
     pyplot().close(figure)
+
+
+def covered(figure: Any) -> int:
+    """Return how many labels cover an earlier one."""
+    boxes = [label.get_window_extent() for label in figure.axes[0].texts]
+    return sum(any(box.overlaps(other) for other in boxes[:number]) for number, box in enumerate(boxes))
+
+
+def test_labels_of_near_points_do_not_cover_each_other(monkeypatch: pytest.MonkeyPatch):
+    """The control: with one place for each label, many do."""
+    torch.manual_seed(1)
+    words = [f"word {number}" for number in range(8)]
+    side = Neighbourhood(
+        words,
+        torch.randn(8, 2),
+        [[2 * number, 2 * number + 1] for number in range(8)],
+        [[f"near {number}", f"next {number}"] for number in range(8)],
+        [[0.5, 0.4] for _ in range(8)],
+        torch.randn(16, 2) / 2,
+    )
+
+    def drawn() -> Any:
+        figure = pyplot().figure(figsize=(13, 9), layout="constrained")
+        embedding_figure([("a", side), ("b", side)], "").draw(figure)
+        pyplot().close(figure)
+        return figure
+
+    apart = covered(drawn())
+    monkeypatch.setattr(embeddings, "PLACES", embeddings.PLACES[:1])
+    assert apart == 0 < covered(drawn())

@@ -7,6 +7,8 @@ from dragoman.inspection.embeddings import Neighbourhood
 from dragoman.inspection.figure import MAX_INCHES, Figure, shorten_label, two_digits
 from dragoman.inspection.plots.training import COLOURS
 
+PLACES = [(x, y) for y in (3, -9, 11, -17, 19, -25) for x in (4, -4)]  # of a label beside its point, in points
+
 
 def embedding_figure(sides: Sequence[tuple[str, Neighbourhood]], caption: str) -> Figure:
     """Return a column for each side, given with its title: above its words and their neighbours on two axes, below
@@ -27,6 +29,9 @@ def embedding_figure(sides: Sequence[tuple[str, Neighbourhood]], caption: str) -
                     for label, cosine in zip(labels, cosines, strict=True)
                 )
                 lists.text(0, -row, f"{shorten_label(word, 16)}: {near}", fontsize=8, va="center")
+        figure.draw_without_rendering()  # before that, nothing has its place
+        for points in panels[0]:
+            move_labels_apart(points)
 
     return Figure(caption, draw, (13.0, min(6.5 + 0.24 * rows, MAX_INCHES)))
 
@@ -41,3 +46,23 @@ def draw_points(axes: Any, side: Neighbourhood) -> None:
     axes.set_xlabel("first principal component")
     axes.set_ylabel("second principal component")
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def move_labels_apart(axes: Any) -> None:
+    """Move each label of a drawn figure to the first of the PLACES around its point where it covers no other.
+
+    Earlier labels have the first choice; one that finds no room stays where it is.
+    """
+    taken: list[Any] = []  # the boxes of the labels so far, in pixels
+    for label in axes.texts:
+        first = label.xyann
+        for place in PLACES:
+            label.xyann = place
+            label.set_ha("left" if place[0] > 0 else "right")
+            box = label.get_window_extent()
+            if not any(box.overlaps(other) for other in taken):
+                break
+        else:
+            label.xyann = first
+            label.set_ha("left")
+        taken.append(label.get_window_extent())
