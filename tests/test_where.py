@@ -241,7 +241,7 @@ def test_every_path_of_the_map_exists():
 
 def test_the_folders_of_the_map_are_those_of_the_package():
     shown = set(re.findall(r"^\| `([\w/]+)/` \|", README, re.MULTILINE))
-    real = {str(file.parent.relative_to(PACKAGE)) for file in PACKAGE.rglob("*.py")}
+    real = {str(file.parent.relative_to(PACKAGE)) for kind in ("py", "toml") for file in PACKAGE.rglob(f"*.{kind}")}
     assert shown - real == set()
     assert {folder for folder in real if "/" not in folder} - {"."} <= shown
 
