@@ -246,7 +246,7 @@ def state(out: Path) -> str:
 def progress(out: Path) -> dict[str, Any]:
     """How far a run has come, without what a clock has measured."""
     found = json.loads((out / "last" / "state.json").read_text(encoding="utf-8"))
-    return {name: value for name, value in found.items() if name != "seconds"}
+    return {name: value for name, value in found.items() if not name.endswith("seconds")}
 
 
 def signed_again(folder: Path) -> None:

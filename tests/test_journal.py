@@ -164,20 +164,23 @@ def test_a_row_has_the_means_since_the_last_one(tmp_path: Path, clock: Clock):
     assert first["memory"] > 0
 
 
-@pytest.mark.parametrize(
-    ("steps", "rows"),
-    [
-        (3, [3]),
-        (CURVE_EVERY, [50]),
-        (CURVE_EVERY + 24, [50]),
-        (CURVE_EVERY + 25, [50, 75]),
-        (2 * CURVE_EVERY, [50, 100]),
-    ],
-)
-def test_a_curve_does_not_end_with_the_mean_of_a_few_steps(tmp_path: Path, clock: Clock, steps: int, rows: list[int]):
+def test_a_row_is_not_the_mean_of_a_few_steps(tmp_path: Path, clock: Clock):
+    """Where a validation, a stop or the end comes soon after a row, its steps are in the next one."""
     with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
-        take_steps(journal, clock, steps, 2.0)
-        journal.end()
+        for first, last in ((1, 3), (4, 5), (6, 12), (13, 53), (54, 76), (77, 98), (99, 130)):
+            take_steps(journal, clock, last - first + 1, 2.0, first)
+            journal.flush()
+    assert [row["step"] for row in metrics(tmp_path / "run")] == [3, 12, 50, 76, 130]
+
+
+@pytest.mark.parametrize(
+    ("stopped", "rows"), [(48, [48, 100]), (73, [50, 73, 100]), (60, [50, 100]), (3, [3, 50, 100])]
+)
+def test_the_rows_of_a_run_that_was_stopped(tmp_path: Path, clock: Clock, stopped: int, rows: list[int]):
+    for first, last in ((1, stopped), (stopped + 1, 120)):
+        with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
+            take_steps(journal, clock, last - first + 1, 2.0, first)
+            journal.flush()
     assert [row["step"] for row in metrics(tmp_path / "run")] == rows
 
 

@@ -198,6 +198,7 @@ def test_a_run_killed_before_its_first_validation_goes_on_from_where_the_clock_s
     first = 6 if minutes else 1
     assert losses_of(tmp_path / "losses") == {step: whole.losses[step] for step in range(first, STEPS + 1)}
     assert state(out) == state(whole.out)
+    assert [path.name for path in checkpoints(out)] == [f"step-{STEPS:08d}"]  # that by the clock was replaced
 
 
 def killed_at_random(corpus: Corpus, out: Path, whole: Whole, kills: int, seed: int) -> None:
@@ -431,10 +432,10 @@ def killed_in_the_save_of(step: int, operation: int) -> None:
     """Before the rename or link that is number `operation` of that save."""
     work = run.save_checkpoint
 
-    def wrapped(folder: Path, *given: Any) -> Path:
+    def wrapped(folder: Path, *given: Any) -> None:
         if given[3].step == step:
             killed_before_operation(operation, ("os.rename", "os.symlink"))
-        return work(folder, *given)
+        work(folder, *given)
 
     run.save_checkpoint = wrapped  # type: ignore[attr-defined]
 

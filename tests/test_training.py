@@ -4,6 +4,7 @@ import dataclasses
 import io
 import itertools
 import json
+import math
 import multiprocessing
 import os
 import re
@@ -50,10 +51,10 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation.metrics import evaluate
 from dragoman.model import build
 from dragoman.model_folder import read_model, verify_files
-from dragoman.training import batch_loader, batch_size, loop, run
-from dragoman.training.checkpoint import TrainingProgress, checkpoints, save_checkpoint
+from dragoman.training import batch_loader, batch_size, limits, loop, run
+from dragoman.training.checkpoint import TrainingProgress, checkpoints, lasting_checkpoints, save_checkpoint, step_of
 from dragoman.training.journal import Journal, StepMetrics
-from dragoman.training.limits import reason_to_end, share_done, total_steps
+from dragoman.training.limits import reason_to_end, save_interval, share_done, total_steps, validation_time
 from dragoman.training.loop import train
 from dragoman.training.signals import GracefulStop
 from dragoman.training.validation import Validation, is_better
@@ -104,7 +105,7 @@ def test_a_run_stopped_and_resumed_is_the_run_uninterrupted(corpus: Corpus, tmp_
         losses += run_training(brief_run(corpus, tmp_path / "run", max_steps=last)).losses
     assert losses == whole.losses
     assert state(tmp_path / "run") == whole.state
-    found, expected = (events(out, "step") for out in (tmp_path / "run", whole.out))
+    found, expected = (events(out, "validation") for out in (tmp_path / "run", whole.out))
     for event in expected:
         assert event["target_tokens"] in {e["target_tokens"] for e in found if e["step"] == event["step"]}
     assert [event["seconds"] for event in found] == sorted(event["seconds"] for event in found)
@@ -599,10 +600,9 @@ def test_a_checkpoint_by_the_clock_is_replaced_by_the_next(
     out = tmp_path / "run"
     had: dict[int, list[str]] = {}
 
-    def noted(folder: Path, *given: Any) -> Path:
-        newest = save_checkpoint(folder, *given)
+    def noted(folder: Path, *given: Any) -> None:
+        save_checkpoint(folder, *given)
         had[given[3].step] = [path.name for path in checkpoints(folder)]
-        return newest
 
     monkeypatch.setattr(run, "save_checkpoint", noted)
     run_training(brief_run(corpus, out, save_minutes=minutes, keep=100))
@@ -614,10 +614,24 @@ def test_a_checkpoint_by_the_clock_is_replaced_by_the_next(
     assert state(out) == whole.state
 
 
-def test_a_checkpoint_by_the_clock_stays_if_the_run_stops_there(corpus: Corpus, tmp_path: Path):
-    run_training(brief_run(corpus, tmp_path / "run", save_minutes=1e-9, max_steps=2, validate_every=100))
-    run_training(brief_run(corpus, tmp_path / "run", save_minutes=1e-9, max_steps=4, validate_every=100))
-    assert [path.name for path in checkpoints(tmp_path / "run")] == ["step-00000004", "step-00000002"]
+def test_a_checkpoint_by_the_clock_takes_no_place_of_another(tmp_path: Path, tokenizer: Tokenizer):
+    """Nor is one left that a killed run had. A damaged one is none, and neither is it deleted as such."""
+    model = build(TINY, len(tokenizer))
+    for step, passing, kept in (
+        (1, False, [1]),
+        (2, False, [2, 1]),
+        (3, False, [3, 2]),
+        (4, True, [4, 3, 2]),
+        (5, True, [5, 3, 2]),
+        (6, False, [6, 3]),
+        (7, True, [7, 6, 3]),
+    ):
+        progress = TrainingProgress(step=step, best_step=step, passing=passing)
+        save_checkpoint(tmp_path, model, Tokenizers.of(tokenizer), {}, progress, "", keep=2)
+        assert [step_of(path) for path in checkpoints(tmp_path)] == kept
+    assert [step_of(path) for path in lasting_checkpoints(tmp_path)] == [6, 3]
+    (checkpoints(tmp_path)[0] / "state.json").write_text("{")
+    assert [step_of(path) for path in lasting_checkpoints(tmp_path)] == [7, 6, 3]
 
 
 @pytest.mark.parametrize(
@@ -637,11 +651,52 @@ def test_a_run_of_some_minutes_validates_by_the_clock_unless_told_when(
     training: dict[str, Any],
     validated: list[int],
 ):
-    monkeypatch.setattr(loop, "VALIDATIONS_IN_TIME", 1e12)
-    monkeypatch.setattr(loop, "TIMES_A_VALIDATION", times)
+    monkeypatch.setattr(limits, "SHARE_OF_TIME", 1e-12)
+    monkeypatch.setattr(limits, "TIMES_A_VALIDATION", times)
     short = {"minutes": 10.0, "validate_every": None, "max_steps": 3, **training}
     run_training(brief_run(corpus, tmp_path / "run", **short))
     assert [event["step"] for event in events(tmp_path / "run", "validation")] == validated
+
+
+@pytest.mark.parametrize(
+    ("ended", "took", "due"),
+    [
+        (0, 0, 60),  # a tenth of ten minutes
+        (100, 2, 160),
+        (100, 10, 300),  # 10 s of validating in 200 s are 5 %
+        (480, 3, 540),
+        (485, 3, math.inf),  # the last validation comes as soon
+        (100, 30, math.inf),
+    ],
+)
+def test_a_validation_by_the_clock_costs_little_and_is_not_close_to_the_last_one(ended: float, took: float, due: float):
+    progress = TrainingProgress(validated_seconds=ended, validation_seconds=took)
+    assert validation_time(progress, TrainingConfig(minutes=10)) == due
+    assert validation_time(progress, TrainingConfig()) == math.inf
+    assert validation_time(progress, TrainingConfig(minutes=10, validate_every=100)) == math.inf
+
+
+def test_a_resumed_run_knows_when_it_validated_and_how_long_that_took(corpus: Corpus, tmp_path: Path):
+    run_training(brief_run(corpus, tmp_path / "run", max_steps=2, validate_every=2))
+    found = json.loads((tmp_path / "run/last/state.json").read_text())
+    assert 0 < found["validation_seconds"] < found["validated_seconds"] <= found["seconds"]
+    run_training(brief_run(corpus, tmp_path / "run", max_steps=3, validate_every=100, save_every=1, minutes=1e-9))
+    resumed = json.loads((tmp_path / "run/last/state.json").read_text())
+    assert resumed["validated_seconds"] == found["validated_seconds"]  # over before it began: no step, no validation
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [
+        ({}, 300),
+        ({"minutes": 5.0}, 30),
+        ({"minutes": 120.0}, 300),
+        ({"minutes": 5.0, "save_minutes": 4.0}, 240),
+        ({"save_minutes": 0.0}, math.inf),
+    ],
+)
+def test_how_often_the_clock_saves(settings: dict[str, Any], seconds: float):
+    assert save_interval(TrainingConfig(**settings)) == pytest.approx(seconds)
 
 
 def test_the_time_of_the_largest_batch_is_behind_the_run_when_its_clock_starts(

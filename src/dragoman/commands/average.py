@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> None:
     if options.last < 1:
         raise UsageError(f"--last must be at least 1, not {options.last}")
     from dragoman.training.average import average, refuse_existing
-    from dragoman.training.checkpoint import checkpoints
+    from dragoman.training.checkpoint import lasting_checkpoints
 
     refuse_existing(options.out)
     folders: list[Path] = []
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> None:
         if not (path / "checkpoints").is_dir():
             folders.append(path)
             continue
-        newest = checkpoints(path)
+        newest = lasting_checkpoints(path)
         if not newest:
             raise DragomanError(f"{path}: no checkpoints yet")
         if len(newest) < options.last:

@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> None:
     from dragoman.inspection.figure import FORMATS, save
     from dragoman.inspection.history import read_history
     from dragoman.text.speech import speaker
-    from dragoman.training.checkpoint import by_step, checkpoints
+    from dragoman.training.checkpoint import by_step, lasting_checkpoints
     from dragoman.training.resume import read_run_config
 
     page = options.out.suffix.lower() == ".html"
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> None:
     if not options.run.is_dir():
         raise DragomanError(f"{options.run}: no such run folder")
     set_threads(options.threads)
-    kept = by_step(checkpoints(options.run))
+    kept = by_step(lasting_checkpoints(options.run))
     if len(kept) < 2:
         raise DragomanError(
             f"{options.run}: {'only one checkpoint' if kept else 'no checkpoints'}, and insight needs at least two: "

@@ -85,8 +85,8 @@ class TrainingConfig:
     "steps between validations; default: one epoch, but at least 100 and at most 1,000; if minutes are few, more often"
     save_every: Count | None = None
     "steps between checkpoints; default: at validations"
-    save_minutes: Annotated[float, at_least(0)] = 5.0
-    "minutes without a checkpoint until one is saved in case the run is killed; the next replaces it; 0: never"
+    save_minutes: Annotated[float, at_least(0)] | None = None
+    "minutes without a checkpoint until one is saved, replaced by the next; default: 5 or a tenth of minutes; 0: never"
     keep: Count = 5
     "newest checkpoints to keep, besides the best one"
     samples: CountOrZero = 3

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from dragoman.config import TrainingConfig
 from dragoman.errors import DragomanError, UsageError
 from dragoman.inspection.plots.training import parse_row
-from dragoman.training.checkpoint import PROGRESS, TrainingProgress, by_step, checkpoints, read_progress
+from dragoman.training.checkpoint import PROGRESS, TrainingProgress, by_step, checkpoints, is_passing, read_progress
 from dragoman.training.journal import STOPPED
 from dragoman.training.limits import share_done, total_steps
 from dragoman.training.resume import read_run_config
@@ -135,7 +135,7 @@ class RunFolders:
 
     def checkpoints(self, run: Path) -> dict[int, Path]:
         """Return the checkpoints of a run by their steps; of a step that was saved twice, the newer one."""
-        return by_step([path for path in checkpoints(run) if self.holds(path / PROGRESS)])
+        return by_step([path for path in checkpoints(run) if self.holds(path / PROGRESS) and not is_passing(path)])
 
     def _settings(self, run: Path) -> TrainingConfig:
         """Return the settings of a run; the defaults where they cannot be read."""

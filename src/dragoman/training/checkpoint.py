@@ -54,10 +54,13 @@ class TrainingProgress:
     target_tokens: int = 0
     skipped: CountOrZero = 0  # batches in a row that changed nothing: the loss was not finite, or memory ran out
     validated: int = -1  # the step of the last validation; -1: none, or 0 in runs of version 0.1
+    validated_seconds: float = 0.0  # when the last validation ended, as `seconds`
+    validation_seconds: float = 0.0  # how long it took
     best_score: float = -UNKNOWN_LOSS  # of the metric `stop_on`; higher is better
     best_loss: float = UNKNOWN_LOSS  # the dev loss of that validation
     best_step: CountOrZero = 0
     worse: CountOrZero = 0  # validations in a row that were no better
+    passing: bool = False  # the next checkpoint replaces this one, which is there in case the run is killed
     finished: str = ""  # why, in words; empty while there is more to do
     data: str = ""  # fingerprint of the training pairs
     dev_data: str = ""  # and of the dev pairs
@@ -110,13 +113,11 @@ def save_checkpoint(
     card: str,
     keep: int,
     records: Mapping[str, str] = MappingProxyType({}),
-    replaces: Path | None = None,
-) -> Path:
+) -> None:
     """Write a checkpoint into the run folder, link `last` and, if it is the best, `best` to it; delete old ones.
 
-    Return its folder. state: what `Learner.state` returned; card: the model card; keep: how many of the newest
-    checkpoints stay, besides the best; records: further files of the model folder, by name; replaces: a checkpoint to
-    delete, too.
+    state: what `Learner.state` returned; card: the model card; keep: how many of the newest checkpoints stay, besides
+    the best and this one, of those that are not passing; records: further files of the model folder, by name.
     """
     folder = run / "checkpoints" / f"step-{progress.step:08d}"
     while folder.exists():  # a step that is saved again gets a folder of its own: what is there stays until then
@@ -138,22 +139,33 @@ def save_checkpoint(
         replace_link(run / "best", folder)
     replace_link(run / "last", folder)
     # The newest of each step. What is newer than this one is damaged, or the run would have been resumed from it.
-    lasting = (path for path in reversed(checkpoints(run)) if path.name <= folder.name and path != replaces)
-    newest = {path.name[:STEP]: path for path in lasting}
-    kept = {(run / "best").resolve(), *(path.resolve() for path in list(newest.values())[-keep:])}
+    newest = {path.name[:STEP]: path for path in reversed(lasting_checkpoints(run)) if path.name <= folder.name}
+    kept = {(run / "best").resolve(), folder.resolve(), *(path.resolve() for path in list(newest.values())[-keep:])}
     for old in checkpoints(run):
         if old.resolve() not in kept and not old.is_symlink():
             with contextlib.suppress(OSError):
                 old.rename(draft_of(old))  # half deleted, it must not look like a checkpoint
     for draft in folder.parent.glob(".step-*.draft"):
         delete_folder(draft)  # what somebody reads now goes with the next save
-    return folder
 
 
 def checkpoints(run: Path) -> list[Path]:
     """Return the checkpoint folders of a run, the newest first; folders of other names are the user's."""
     folders = (run / "checkpoints").glob("step-[0-9]*")
     return sorted((path for path in folders if NAME.fullmatch(path.name)), reverse=True)
+
+
+def lasting_checkpoints(run: Path) -> list[Path]:
+    """Return the checkpoint folders of a run, the newest first, without those that the next one replaces."""
+    return [folder for folder in checkpoints(run) if not is_passing(folder)]
+
+
+def is_passing(checkpoint: Path) -> bool:
+    """Return whether the next checkpoint replaces this one; False for a damaged one."""
+    try:
+        return read_progress(checkpoint).passing
+    except (DragomanError, OSError):
+        return False
 
 
 def step_of(checkpoint: Path) -> int:

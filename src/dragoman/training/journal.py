@@ -20,6 +20,7 @@ from dragoman.training.tensorboard import TensorBoardWriter
 
 STOPPED = "stopped"  # how the last line in the log of a run begins that was told to stop
 CURVE_EVERY = 50  # steps between two entries in metrics.jsonl
+ENOUGH = 25  # updates for an entry: the mean of fewer would be an outlier of the curve
 ALWAYS = ("source", "reference", "now")  # what a sample shows even where it is empty
 
 
@@ -169,17 +170,18 @@ class Journal:
         if metrics.step % CURVE_EVERY == 0:
             self.flush()
 
-    def end(self) -> None:
-        """Record the last updates of a run, unless they are so few that their mean would be an outlier of the curve."""
-        step = int(self.latest.get("step", 0))
-        if step < CURVE_EVERY or step % CURVE_EVERY >= CURVE_EVERY // 2:
-            self.flush()
-
     def flush(self) -> None:
-        """Record the means of the updates since the last entry in `metrics.jsonl`; nothing if there were none."""
-        if self.tokens:
+        """Record the means of the updates since the last entry in `metrics.jsonl`, if they are enough.
+
+        That is ENOUGH of them, or half of all. Fewer are kept for the next entry.
+        """
+        if self.tokens and self.steps >= min(ENOUGH, self.latest["step"] / 2):
             self.record("step", **self.latest, loss=self.loss / self.tokens, memory=peak_memory())
-        self.reset()
+            self.reset()
+
+    def show_work(self, what: str, figures: str = "", share: float | None = None) -> None:
+        """Show, in the place of the figures of an update, what takes a while beside updates, and how much is done."""
+        self.display.show(what, figures, share, below=(self.best_so_far,))
 
     def write_samples(self, step: int, samples: Sequence[Mapping[str, str]]) -> None:
         """Write the samples of a validation to a file of `samples/`, and log them: names and texts, '' for none.

@@ -1,8 +1,14 @@
-"""Decide when a run ends: steps, epochs, minutes, patience."""
+"""Decide when a run ends (steps, epochs, minutes, patience), and what is due by the clock on the way."""
+
+import math
 
 from dragoman.config import TrainingConfig
 from dragoman.errors import plural
 from dragoman.training.checkpoint import TrainingProgress
+
+SHARE_OF_TIME = 0.1  # of the minutes of a run: after so long without one there is a validation, or a checkpoint
+TIMES_A_VALIDATION = 20  # of its own duration, for which a validation by the clock is not repeated
+SAVE_MINUTES = 5.0  # without a checkpoint, in a run without a limit or with a long one
 
 
 def reason_to_end(progress: TrainingProgress, settings: TrainingConfig) -> str:
@@ -44,3 +50,24 @@ def total_steps(settings: TrainingConfig, batches: int) -> int | None:
         return None
     in_epochs = settings.epochs * batches
     return min(settings.max_steps or in_epochs, in_epochs)
+
+
+def validation_time(progress: TrainingProgress, settings: TrainingConfig) -> float:
+    """Return the `seconds` of a run at which the next validation is due by the clock.
+
+    That is infinity where steps alone count, and so shortly before the end that the last validation does.
+    """
+    limit = 60 * (settings.minutes or 0)
+    if settings.validate_every or not limit:
+        return math.inf
+    interval = max(SHARE_OF_TIME * limit, TIMES_A_VALIDATION * progress.validation_seconds)
+    time = progress.validated_seconds + interval
+    return time if time <= (1 - SHARE_OF_TIME) * limit else math.inf
+
+
+def save_interval(settings: TrainingConfig) -> float:
+    """Return after how many seconds without a checkpoint one is due by the clock; infinity for never."""
+    minutes = settings.save_minutes
+    if minutes is None:
+        minutes = min(SAVE_MINUTES, SHARE_OF_TIME * (settings.minutes or math.inf))
+    return 60 * minutes or math.inf

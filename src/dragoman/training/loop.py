@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import math
 import os
 import time
 from collections.abc import Iterator
@@ -23,7 +22,14 @@ from dragoman.training.core_watch import CoreWatch
 from dragoman.training.distributed import init_distributed
 from dragoman.training.journal import STOPPED, Journal, RunConsole, StepMetrics
 from dragoman.training.learner import StepResult
-from dragoman.training.limits import patience_reason, reason_to_end, share_done, total_steps
+from dragoman.training.limits import (
+    patience_reason,
+    reason_to_end,
+    save_interval,
+    share_done,
+    total_steps,
+    validation_time,
+)
 from dragoman.training.optimizer import learning_rate
 from dragoman.training.reports import describe_best, describe_best_score, report_skipped, report_validation
 from dragoman.training.run import Run
@@ -32,8 +38,6 @@ from dragoman.training.signals import GracefulStop, end_at_once, exit_for, grace
 from dragoman.training.validation import Validation, is_better, validate
 
 MAX_SKIPPED = 10  # batches in a row
-VALIDATIONS_IN_TIME = 10  # in a run that is limited to some minutes, if they take little of its time
-TIMES_A_VALIDATION = 20  # of its own duration, for which a validation by the clock is not repeated
 
 
 def train(config: RunConfig, journal: Journal | None = None) -> TrainingProgress:
@@ -94,9 +98,7 @@ class Loop:
         self.validate_every = self.settings.validate_every or min(max(usual, 100), 1000)
         self.core_watch = CoreWatch()
         self.began = time.monotonic() - self.progress.seconds  # when the run would have begun without any pause
-        # By `progress.seconds`, which are the same on all processes.
-        self.saved_at = self.validated_at = self.progress.seconds
-        self.validation_seconds = 0.0  # what the last one took
+        self.saved_at = self.progress.seconds  # which are the same on all processes
 
     def run_to_end(self, stop: GracefulStop) -> None:
         """Train until a limit of the settings is reached, with validations and checkpoints on the way.
@@ -107,7 +109,9 @@ class Loop:
         """
         run, progress, journal = self.run, self.progress, self.journal
         progress.finished = reason_to_end(progress, self.settings)
-        if not progress.finished:
+        if progress.finished:
+            journal.log(f"{run.folder} is finished already: to train for longer, raise the limit")
+        else:
             self.try_largest_batch()
         self.read_clock()
         journal.start_clock(self.share_done(), progress.seconds, progress.target_tokens)
@@ -124,12 +128,13 @@ class Loop:
             if progress.finished and not self.validation_is_due():
                 break
             if stopping:
+                journal.flush()
                 journal.log(f"{STOPPED} at step {progress.step:,}; the same command resumes the run")
                 raise exit_for(max(run.group.gather(stop.number)))
             stopping = self.train_on_next_batch(stop).stop
         if not progress.step:
             raise DragomanError(f"{run.folder}: every batch was skipped, so there is no model ({progress.finished})")
-        journal.end()
+        journal.flush()
         journal.log(
             f"finished: {progress.finished}, after {plural(progress.step, 'step')} and "
             f"{format_duration(progress.seconds)}; "
@@ -171,7 +176,7 @@ class Loop:
                     share_done=self.share_done(),
                     total_steps=total_steps(settings, len(self.batches)),
                     steps_to_validation=self.validate_every - progress.step % self.validate_every,
-                    seconds_to_validation=self.validated_at + self.time_between_validations() - progress.seconds,
+                    seconds_to_validation=validation_time(progress, settings) - progress.seconds,
                 )
             )
         if note := self.core_watch.note():
@@ -276,6 +281,7 @@ class Loop:
 
     def save(self, stopping: bool) -> None:
         """Save. What only the clock made due is a checkpoint that the next one replaces."""
+        self.journal.show_work(f"saving step {self.progress.step:,}")
         self.run.save(passing=not stopping and not self.save_is_planned())
         self.saved_at = self.progress.seconds
 
@@ -283,8 +289,7 @@ class Loop:
         """Return whether to save now: where that is planned, before stopping, `save_minutes` after the last time."""
         if self.save_is_planned():
             return True
-        every = 60 * self.settings.save_minutes
-        by_clock = bool(every and self.progress.step) and self.progress.seconds >= self.saved_at + every
+        by_clock = bool(self.progress.step) and self.progress.seconds >= self.saved_at + save_interval(self.settings)
         return self.progress.step != self.run.saved[0] and (stopping or by_clock)
 
     def save_is_planned(self) -> bool:
@@ -303,15 +308,9 @@ class Loop:
         progress = self.progress
         if not progress.step:
             return bool(self.run.config.init_from) and progress.validated < 0
-        by_clock = progress.seconds >= self.validated_at + self.time_between_validations()
+        by_clock = progress.seconds >= validation_time(progress, self.settings)
         due = bool(progress.finished) or self.is_multiple(self.validate_every) or by_clock
         return due and progress.step != progress.validated
-
-    def time_between_validations(self) -> float:
-        """Return after how many seconds without a validation the next one is due; infinity if steps alone count."""
-        if self.settings.validate_every or not self.settings.minutes:
-            return math.inf
-        return max(60 * self.settings.minutes / VALIDATIONS_IN_TIME, TIMES_A_VALIDATION * self.validation_seconds)
 
     def is_multiple(self, every: int | None) -> bool:
         """Return whether the step is a multiple of `every`; False for None."""
@@ -325,7 +324,8 @@ class Loop:
         """
         run, began = self.run, time.monotonic()
         try:
-            validation = validate(run.learner.full_model(), run.tokenizers, run.dev, run.dev_corpus, run.group, stop)
+            model = run.learner.full_model()
+            validation = validate(model, run.tokenizers, run.dev, run.dev_corpus, run.group, stop, self.show_validation)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error) or run.group.size > 1:
                 raise
@@ -335,10 +335,16 @@ class Loop:
             return False
         before, trained = self.progress.shown, self.progress.seconds
         self.read_clock()
-        self.validated_at, self.validation_seconds = self.progress.seconds, self.progress.seconds - trained
+        self.progress.validated_seconds = self.progress.seconds
+        self.progress.validation_seconds = self.progress.seconds - trained
         self.update_progress(validation)
         report_validation(run, validation, before, time.monotonic() - began)
         return True
+
+    def show_validation(self, share: float) -> None:
+        """Show how much of a validation is done, from 0 to 1."""
+        number = plural(len(self.run.dev_corpus.pairs), "dev sentence")
+        self.journal.show_work(f"validating at step {self.progress.step:,}", f"{100 * share:.0f} % of {number}", share)
 
     def update_progress(self, validation: Validation) -> None:
         """Record in the progress of the run whether a validation is the best so far, and whether the run ends."""

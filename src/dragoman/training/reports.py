@@ -34,10 +34,11 @@ def report_validation(run: Run, validation: Validation, before: list[str], secon
     """Log and record a validation, with the samples and the best score so far, after `Loop.update_progress`.
 
     before: the sample translations of the previous validation, [] at the first; seconds: how long this one took. The
-    samples go to a file of `samples/`.
+    updates since the last entry are recorded first if they are enough, and the samples go to a file of `samples/`.
     """
     progress, journal, settings = run.progress, run.journal, run.config.training
     bleu, chrf, exact = validation.scores.bleu, validation.scores.chrf, validation.scores.exact
+    journal.flush()
     journal.record(
         "validation",
         step=progress.step,

@@ -46,8 +46,6 @@ class Run:
     "records of the model that the run started from, by name, which its checkpoints keep"
     saved: tuple[int, int] = (-1, -1)
     "step and `validated` of the last checkpoint"
-    passing: Path | None = None
-    "the last checkpoint, if the next one replaces it"
 
     @property
     def folder(self) -> Path:
@@ -68,8 +66,9 @@ class Run:
     def save(self, passing: bool = False) -> None:
         """Write a checkpoint and note it in `saved`. All processes must call this; the first one writes.
 
-        passing: the next checkpoint replaces this one, which is there only in case the run is interrupted.
+        passing: the next checkpoint replaces this one, which is there only in case the run is killed.
         """
+        self.progress.passing = passing
         model, state = self.learner.full_model(), self.learner.state()
         if self.group.first:
             # Measured for the best model alone, because that is the one that will be used.
@@ -83,10 +82,7 @@ class Run:
             if alignment:
                 records[alignment.RECORD] = alignment.as_json()
             keep = self.config.training.keep
-            folder = save_checkpoint(
-                self.folder, model, self.tokenizers, state, self.progress, card, keep, records, self.passing
-            )
-            self.passing = folder if passing else None
+            save_checkpoint(self.folder, model, self.tokenizers, state, self.progress, card, keep, records)
         self.saved = self.progress.step, self.progress.validated
 
 

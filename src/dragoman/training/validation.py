@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -38,16 +39,24 @@ class Validation:
 
 @torch.inference_mode()
 def validate(
-    model: Model, tokenizers: Tokenizers, pairs: Pairs, corpus: Corpus, group: ProcessGroup, stop: GracefulStop
+    model: Model,
+    tokenizers: Tokenizers,
+    pairs: Pairs,
+    corpus: Corpus,
+    group: ProcessGroup,
+    stop: GracefulStop,
+    show: Callable[[float], None],
 ) -> Validation | None:
     """Return loss, scores and translations of the dev pairs; None where a process was asked to stop before the end.
 
-    pairs, corpus: the same dev pairs as ids and as texts. All processes must call this; they share fixed blocks of
-    pairs, so their number changes no result. Leaves the model in eval mode.
+    pairs, corpus: the same dev pairs as ids and as texts. show: told from time to time how much is translated, from 0
+    to 1. All processes must call this; they share fixed blocks of pairs, so their number changes no result. Leaves the
+    model in eval mode.
     """
     model.eval()
+    show(0.0)
     loss = mean_loss(model, pairs, group, stop)
-    texts = translate_all(model, tokenizers, corpus, group, stop)
+    texts = translate_all(model, tokenizers, corpus, group, stop, show)
     if any(group.gather(bool(stop))):
         return None
     return Validation(loss, evaluate(texts, [reference for _, reference in corpus.pairs]), texts)
@@ -70,11 +79,16 @@ def mean_loss(model: Model, pairs: Pairs, group: ProcessGroup, stop: GracefulSto
 
 
 def translate_all(
-    model: Model, tokenizers: Tokenizers, corpus: Corpus, group: ProcessGroup, stop: GracefulStop
+    model: Model,
+    tokenizers: Tokenizers,
+    corpus: Corpus,
+    group: ProcessGroup,
+    stop: GracefulStop,
+    show: Callable[[float], None],
 ) -> list[str]:
     """Return the greedy translations of all sources in their order; empty ones where `stop` ends it early.
 
-    All processes must call this.
+    All processes must call this. show: as for `validate`.
     """
     times = TIMES_AT_ONCE.get(group.device.type, 1)
     # A dev pair may be a whole book, and a process has to end some seconds after it is asked to.
@@ -84,9 +98,11 @@ def translate_all(
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
     blocks = [order[start : start + BLOCK * times] for start in range(0, len(order), BLOCK * times)]
     own: list[list[str]] = []
-    for block in blocks[group.rank :: group.size]:
+    own_blocks = blocks[group.rank :: group.size]
+    for number, block in enumerate(own_blocks):
         if stop:
             break
+        show(number / len(own_blocks))
         tags, target_tags = ([own[index] for index in block] for own in (corpus.tags, corpus.target_tags))
         with contextlib.suppress(Stopped):
             translations = translator.translate([sources[index] for index in block], tags, target_tags=target_tags)
