@@ -174,7 +174,7 @@ def test_a_row_is_not_the_mean_of_a_few_steps(tmp_path: Path, clock: Clock):
 
 
 @pytest.mark.parametrize(
-    ("stopped", "rows"), [(48, [48, 100]), (73, [50, 73, 100]), (60, [50, 100]), (3, [3, 50, 100])]
+    ("stopped", "rows"), [(48, [48, 100]), (74, [50, 100]), (75, [50, 75, 100]), (60, [50, 100]), (3, [3, 50, 100])]
 )
 def test_the_rows_of_a_run_that_was_stopped(tmp_path: Path, clock: Clock, stopped: int, rows: list[int]):
     for first, last in ((1, stopped), (stopped + 1, 120)):

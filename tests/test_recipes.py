@@ -41,12 +41,24 @@ def loaded(recipe: Path) -> RunConfig:
         (["mine.toml"], "mine.toml: no such file"),
         (["tin"], "tin is neither a file of settings (.toml) nor a recipe (fine-tune, low-resource-30k, "),
         (["--train", "tiny"], "--dev is missing"),  # a file of pairs may be called as a recipe is
+        (["--quiet", "tiny", "--train", "a.tsv"], "--dev is missing"),
+        (
+            ["fine-tune", "--train", "a.tsv", "--dev", "a.tsv"],
+            "the recipe fine-tune needs the model to start from",
+        ),
+        (["run"], "run is a run: dragoman train run/config.toml resumes it"),
+        (
+            ["--out", "run"],
+            "--train is missing: a file with sentence pairs to learn from, source TAB target in each line; to",
+        ),
     ],
 )
 def test_what_is_no_recipe_is_refused(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
+    Path("run").mkdir()
+    Path("run/config.toml").touch()
     assert main(["train", *arguments]) == 2
     assert said in capsys.readouterr().err
 

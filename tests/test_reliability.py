@@ -790,7 +790,8 @@ def test_a_book_among_the_dev_pairs_does_not_delay_the_end(tokenizer: Tokenizer)
     stop, plain = signals.GracefulStop(), TorchEngine(build(TINY, len(tokenizer)).eval())
     shares: list[float] = []
 
-    def before(share: float) -> None:
+    def before(share: float, number: int) -> None:
+        assert number == 1000
         shares.append(share)
         end_if(stop)
 

@@ -206,8 +206,8 @@ def test_every_node_of_a_search_is_drawn_with_its_numbers(searched: Inspection):
     for number, node in enumerate(tree.nodes):
         rows[node.step] += 1
         if node.step in shown and (rows[node.step] <= MAX_ROWS or number in tree.path) and node.step:
-            numbers = f"p {two_digits(node.log_p)}  s {two_digits(node.normalised)}".replace("−", "-")
-            assert [numbers, node.fate] in [text[1:] for text in texts]
+            p, s = (two_digits(number).replace("−", "-") for number in (node.log_p, node.normalised))
+            assert [f"p {p}", f"s {s}", node.fate] in [text[1:] for text in texts]
     assert {"kept", "pruned"} <= {text[-1] for text in texts}
 
 

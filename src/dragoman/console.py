@@ -10,6 +10,8 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
+from dragoman.errors import plural
+
 SECONDS_BETWEEN_LINES = 10.0  # in a log
 SECONDS_BETWEEN_UPDATES = 0.2  # below a cell of a notebook
 CELL_BAR = 16  # characters
@@ -153,14 +155,16 @@ class LineProgress(ProgressDisplay):
     def begin(self, lines: int) -> None:
         """Note that so many lines are translated next."""
         self.block = lines
-        self.show_share(0.0)
+        self.show_share(0.0, 0)
 
-    def show_share(self, share: float) -> None:
-        """Show how much is done of the lines that are translated now, from 0 to 1."""
+    def show_share(self, share: float, sentences: int) -> None:
+        """Show how much is done of the sentences that are searched for now, from 0 to 1."""
         seconds = max(time.monotonic() - self.began, 1e-9)
         figures = format_duration(seconds)
         if self.lines:
             figures = f"{self.lines / seconds:,.1f} lines/s, {self.characters / seconds:,.0f} characters/s, {figures}"
+        if sentences:
+            figures = f"{100 * share:.0f} % of {plural(sentences, 'sentence')}, {figures}"
         self.show(f"translating lines {self.lines + 1:,} to {self.lines + self.block:,}", figures, share)
 
     def advance(self, characters: int) -> None:

@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "check", arguments)
     from dragoman.check.corpora import check, check_and_clean
     from dragoman.check.detectors import CheckLimits
-    from dragoman.data.spec import FOLDER, parse_corpora
+    from dragoman.data.spec import FOLDER, no_such_file, parse_corpora
     from dragoman.signals import exit_on_signals
 
     words = {"train": options.corpora, "dev": options.dev, "test": options.test}
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> None:
     files = [Path(file) for specs in sets.values() for spec in specs for file in spec.files]
     for file in files:
         if not file.is_file():
-            reason = "it is read twice, so it must be a regular file" if file.exists() else "no such file"
+            reason = "it is read twice, so it must be a regular file" if file.exists() else no_such_file(str(file))
             if file.is_dir():
                 reason = FOLDER
             raise DragomanError(f"{file}: {reason}")

@@ -115,16 +115,18 @@ def main(arguments: list[str]) -> None:
         if outputs and closer_to_sources(outputs, sources, references):
             print(
                 f"{name}: the translations are closer to the sources than to the references: are the sides of the test "
-                "set swapped, or does the model translate into another language?",
+                "set swapped, or are they in another language?",
                 file=sys.stderr,
             )
     scores = evaluate(translations, references, options.tokenize)
-    record, text = scores.as_dict(), [str(scores)]
+    record, text = scores.as_dict(), list[str]()
+    if not options.json:
+        print(scores, flush=True)  # the rest may take a while
     if options.details or theirs:
         add_details(options, corpus, translations, theirs, record, text)
     if options.json:
         print_json(record)
-    else:
+    elif text:
         print("\n".join(text))
 
 
@@ -133,7 +135,7 @@ def check_options(options: Options) -> None:
     check_seed(options.search)
     if not options.test:
         raise UsageError("give a test set: a file of sentence pairs, or a source file and a target file")
-    if bool(options.model) == bool(options.translations):
+    if (options.model is None) == (options.translations is None):
         raise UsageError("give what to measure: a model (-m FOLDER), or a file of translations (--translations FILE)")
     if options.against and options.against_file:
         raise UsageError("give --against or --against-file, not both")
@@ -149,6 +151,10 @@ def translate_corpus(translator: "Translator", corpus: "Corpus", name: str) -> l
 
     def translate(translator: "Translator") -> list[str]:
         translations = translator.translate(sources, corpus.tags, target_tags=corpus.target_tags)
+        if retried := sum(translation.retried for translation in translations):
+            flagged = sum(bool(translation.flags) for translation in translations)
+            note = f"{name}: {retried:,} translated a second time because of faults, {flagged:,} still faulty"
+            print(note, file=sys.stderr)
         return [translation.text for translation in translations]
 
     if not sys.stderr.isatty():
@@ -158,20 +164,20 @@ def translate_corpus(translator: "Translator", corpus: "Corpus", name: str) -> l
 
     with ProgressDisplay() as progress:
 
-        def show(share: float) -> None:
-            progress.show(
-                f"translating with {name}", f"{100 * share:.0f} % of {plural(len(sources), 'sentence')}", share
-            )
+        def show(share: float, number: int) -> None:
+            progress.show(f"translating with {name}", f"{100 * share:.0f} % of {plural(number, 'sentence')}", share)
 
         return translate(translator.replace(engine=EngineInParts(translator.engine, show)))
 
 
 def check_outputs(options: Options) -> None:
-    """Raise UsageError for a file to write that cannot be: a folder, in none, read, named twice, of another format."""
+    """Raise UsageError for a file of another format, or one to write that is a folder, in none, read or named twice."""
     from dragoman.data.spec import NOT_TEXT, OF_PAIRS, parse_corpora, suffix_of
     from dragoman.files import require_place
 
     formats = (
+        (options.translations, OF_PAIRS, "--translations reads plain text, one translation per line"),
+        (options.against_file, OF_PAIRS, "--against-file reads plain text, one translation per line"),
         (options.output, OF_PAIRS, "--output writes plain text, one translation per line"),
         (options.sentences, set(OF_PAIRS) - {".tsv"}, "--sentences writes a table as .tsv"),
     )

@@ -91,6 +91,7 @@ translate evaluate score align: source-lang target-lang src-lang tgt-lang sl tl:
 translate evaluate: batch-size batch max-batch-size mini-batch: batches are as large as is fast; leave it out
 split: seed: the same pairs are always split in the same way; leave it out
 check split: train: name the corpora without a flag
+train: resume resume-from-checkpoint continue auto-resume load-checkpoint: the same command resumes a run; leave it out
 """
 NEEDLESS = {
     (command, flag): why

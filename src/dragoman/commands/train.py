@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from dragoman.commands import parse
-from dragoman.config import RunConfig, TrainingConfig, read_toml
+from dragoman.config import RunConfig, TrainingConfig, read_settings
 from dragoman.config.presets import preset_run
 from dragoman.config.recipes import recipe_names, settings_file
 from dragoman.errors import UsageError
@@ -67,6 +67,8 @@ def name_section(argument: str) -> str:
 
 def check_is_settings_file(name: str) -> None:
     """Raise UsageError where `name`, in the place of the settings, is neither a recipe nor ends in .toml."""
+    if (Path(name) / "config.toml").is_file():
+        raise UsageError(f"{name} is a run: dragoman train {Path(name) / 'config.toml'} resumes it")
     if "." in name and not name.endswith(".toml"):
         raise UsageError(
             f"{name} is not a settings file (.toml); to train on pairs: dragoman train --train {name} --dev FILE"
@@ -81,11 +83,12 @@ def defaults(arguments: list[str]) -> Options:
     model is the one to start from. Raise UsageError for an unknown preset or one of another model, and for a file that
     cannot be read or has wrong settings; DragomanError where the model to start from cannot be read.
     """
-    config = Path(arguments[0]) if arguments and arguments[0] in recipe_names() else None
+    first = next((argument for argument in arguments if argument != "--quiet"), "")
+    config = Path(first) if first in recipe_names() else None
     for argument, before in zip(arguments, ["", *arguments], strict=False):
         if argument.endswith(".toml") and (before == "--quiet" or not before.startswith("--")):
             config = Path(argument)
-    data = read_toml(settings_file(str(config))) if config else {}
+    data = read_settings(settings_file(str(config))) if config else {}
     name = flag_value(arguments, "--preset") or data.get("preset")
     start, out = (
         flag_value(arguments, f"--{flag}") or data.get(key)
@@ -126,9 +129,13 @@ def complete_run(options: Options) -> RunConfig:
     run = options.run
     for name, what in (("train", "learn from"), ("dev", "validate on")):
         if not getattr(run, name):
+            settings = Path(run.out) / "config.toml"
+            resume = f"; to resume the run: dragoman train {settings}" if run.out and settings.is_file() else ""
             raise UsageError(
-                f"--{name} is missing: a file with sentence pairs to {what}, source TAB target in each line"
+                f"--{name} is missing: a file with sentence pairs to {what}, source TAB target in each line{resume}"
             )
+    if options.config == Path("fine-tune") and not run.init_from:
+        raise UsageError("the recipe fine-tune needs the model to start from: --init-from FOLDER")
     if not run.out:
         run = replace(run, out=f"runs/{Path(run.train[0]).name.split('.')[0]}-{run.preset}")
     return run

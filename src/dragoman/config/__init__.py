@@ -10,7 +10,7 @@ from dragoman.config.model import (
     TransformerConfig,
 )
 from dragoman.config.search import ComputeType, EngineName, SearchConfig
-from dragoman.config.toml import as_dict, model_config, read_toml, to_toml, update
+from dragoman.config.toml import as_dict, model_config, read_settings, read_toml, to_toml, update
 from dragoman.config.training import Device, PresetName, RunConfig, TrainingConfig
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "TransformerConfig",
     "as_dict",
     "model_config",
+    "read_settings",
     "read_toml",
     "to_toml",
     "update",

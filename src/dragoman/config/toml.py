@@ -47,6 +47,15 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: not valid TOML: {error}") from None
 
 
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return the settings of a run in a TOML file, under today's names; raise as `read_toml` does."""
+    settings = read_toml(path)
+    training = settings.get("training")
+    if isinstance(training, dict) and "joined" in training:  # as version 0.1 called it
+        training["concatenate"] = training.pop("joined")
+    return settings
+
+
 def to_toml(config: Any) -> str:
     """Return a dataclass of settings as TOML, without fields that are None; `update` reads it back."""
     return tomli_w.dumps(as_dict(config))

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from dragoman.data.encoding import is_supported
 from dragoman.data.header import is_header
-from dragoman.data.spec import FOLDER, WITH_HEADER, CorpusSpec, codec_of, display_path, parse_corpora
+from dragoman.data.spec import FOLDER, WITH_HEADER, CorpusSpec, codec_of, display_path, no_such_file, parse_corpora
 from dragoman.errors import DragomanError, plural
 
 Pair = tuple[str, str]
@@ -125,7 +125,7 @@ def read_blocks(path: str) -> Iterator[bytes]:
                     )
                 yield bytes(buffer[:length])
     except FileNotFoundError:
-        raise DragomanError(f"{display_path(path)}: no such file") from None
+        raise DragomanError(f"{display_path(path)}: {no_such_file(str(path))}") from None
     except IsADirectoryError:
         raise DragomanError(f"{display_path(path)}: {FOLDER}") from None
     except OSError as error:

@@ -129,9 +129,14 @@ def check_present(files: Iterable[str]) -> None:
     """Raise DragomanError naming the first of the files that does not exist, or is a folder."""
     for file in files:
         if not Path(file).is_file():
-            parts = file.split(",")
-            hint = f"; two files are separated by a space: {' '.join(parts)}" if all(map(os.path.isfile, parts)) else ""
-            raise DragomanError(f"{display_path(file)}: {FOLDER if Path(file).is_dir() else 'no such file'}{hint}")
+            raise DragomanError(f"{display_path(file)}: {FOLDER if Path(file).is_dir() else no_such_file(file)}")
+
+
+def no_such_file(file: str) -> str:
+    """Return what is wrong with a corpus that does not exist, with a hint where it is two files with a comma."""
+    parts = file.split(",")
+    hint = f"; two files are separated by a space: {' '.join(parts)}" if all(map(os.path.isfile, parts)) else ""
+    return f"no such file{hint}"
 
 
 def refuse_unreadable(file: str) -> None:

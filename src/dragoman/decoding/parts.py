@@ -15,11 +15,11 @@ class EngineInParts:
     """An engine that searches for some sources at a time, the shortest first, and tells how much is done before each.
 
     A part has at most `tokens` tokens, padding included, or a single source; None: as many as a batch of the native
-    engine, which then loses no time. `before` gets the share of all tokens that is done, from 0 to below 1; what it
-    raises ends the search.
+    engine, which then loses no time. `before` gets the share of all tokens that is done, from 0 to below 1, and the
+    number of sources; what it raises ends the search.
     """
 
-    def __init__(self, engine: Engine, before: Callable[[float], None], tokens: int | None = None):
+    def __init__(self, engine: Engine, before: Callable[[float, int], None], tokens: int | None = None):
         self.engine, self.before, self.tokens = engine, before, tokens
         self.device = engine.device if isinstance(engine, TorchEngine) else torch.device("cpu")
         self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
@@ -32,7 +32,7 @@ class EngineInParts:
         found: dict[int, list[Hypothesis]] = {}
         tokens = self.tokens or max_batch_tokens(config, self.device)
         for part in batches_by_length(range(len(sources)), sources, tokens):
-            self.before(done / total)
+            self.before(done / total, len(sources))
             ids, own = [sources[index] for index in part], constraints and [constraints[index] for index in part]
             found |= zip(part, self.engine.search(ids, config, own), strict=True)
             done += sum(map(len, ids))

@@ -218,7 +218,7 @@ def matrix_box(model: Model, name: str, title: str, seen: dict[int, str]) -> Box
     """
     module = getattr(model, name)
     rows, size = module.weight.shape
-    details = [f"{rows:,} words of {size:,}"]
+    details = [f"{rows:,} subwords of {size:,}"]
     if isinstance(module, nn.Embedding) and getattr(model.config, "scale_embedding", True):
         details.append(f"times √{size}")
     if (first := seen.get(id(module.weight), name)) != name:

@@ -169,7 +169,7 @@ def map_figure(
     letters = 10 * min(1.0, MAX_INCHES / max(natural))
     numbered = max(values.shape) <= NUMBERS_UP_TO
     if numbered and caption:
-        caption = f"{caption}; numbers below {MIN_NUMBER:g} are left out"
+        caption = f"{caption}; numbers nearer to 0 than {MIN_NUMBER:g} are left out"
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()

@@ -159,12 +159,13 @@ def head_table(inspections: Iterable[Inspection], kind: AttentionKind, about: st
     numbers = [[float("nan") if value is None else value for value in row] for row in values]
     unit = "sentence lengths" if kind == "cross" else "tokens"
     note = " (not labelled by position: two languages differ in order)" if kind == "cross" else ""
+    brackets = f"; in brackets: where more than half of it goes{note}" if any(head.pattern for head in heads) else ""
     queries, sentences = heads[0].queries, heads[0].sentences
     over = "one sentence" if sentences == 1 else f"{sentences:,} sentences"
     caption = (
         f"{KINDS[kind]}, means over {queries:,} queries of {over}; distance and offset in {unit}; "
-        "previous, same, next, special tokens, punctuation: shares of the weight; in brackets: "
-        f"where more than half of it goes{note}; the darkest cell of a column is its largest; {about}"
+        f"previous, same, next, special tokens, punctuation: shares of the weight{brackets}; "
+        f"the darkest cell of a column is its largest; {about}"
     )
     return number_table(names, list(STATISTICS.values()), numbers, "What each head does", caption)
 

@@ -181,7 +181,7 @@ class App:
                     return route
                 allowed.append(route.method)
         if allowed:
-            methods = sorted({*allowed})
+            methods = sorted({*allowed, *(["HEAD"] if "GET" in allowed else [])})
             raise Refusal(
                 405,
                 f"this path takes {' or '.join(methods)}, not {method}",

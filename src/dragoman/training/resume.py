@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from dragoman.config import RunConfig, as_dict, read_toml, update
+from dragoman.config import RunConfig, as_dict, read_settings, update
 from dragoman.config.training import ENDING_SCHEDULES
 from dragoman.data.tokenizers import load_tokenizer
 from dragoman.errors import DragomanError, UsageError
@@ -43,11 +43,7 @@ def read_run_config(folder: Path) -> RunConfig:
     Raise UsageError where its config.toml is missing or damaged.
     """
     file = folder / "config.toml"
-    settings = read_toml(file)
-    training = settings.get("training")
-    if isinstance(training, dict) and "joined" in training:  # as version 0.1 called it
-        training["concatenate"] = training.pop("joined")
-    return update(RunConfig(), settings, str(file))
+    return update(RunConfig(), read_settings(file), str(file))
 
 
 def check_same_settings(config: RunConfig, previous: RunConfig) -> list[str]:

@@ -92,7 +92,7 @@ def translate_all(
     """
     times = TIMES_AT_ONCE.get(group.device.type, 1)
     # A dev pair may be a whole book, and a process has to end some seconds after it is asked to.
-    engine = EngineInParts(torch_engine([model], tokenizers.target), lambda _: end_if(stop), LOSS_TOKENS * times)
+    engine = EngineInParts(torch_engine([model], tokenizers.target), lambda *_: end_if(stop), LOSS_TOKENS * times)
     translator = Translator(model, tokenizers, SearchConfig(beam=1, split="none"), NO_SAFEGUARDS, engine)
     sources = [source for source, _ in corpus.pairs]
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]))

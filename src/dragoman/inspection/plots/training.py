@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ Against = Literal["steps", "time", "tokens"]
 
 # The field of a row of metrics.jsonl that it is drawn against.
 AXES: dict[Against, str] = {"steps": "step", "time": "seconds", "tokens": "target_tokens"}
-MAX_LOSS = 20.0  # nats: a loss above it is shown as its perplexity here
+MAX_LOSS = 20.0  # nats: above it, perplexities have no marks
 
 # Okabe and Ito's colours, which people with any kind of colour vision tell apart, without the yellow. Colours, lines
 # and marks change together, in cycles of 7, 4 and 5: the first 4 runs differ in black and white, too, 140 in colour.
@@ -31,16 +32,17 @@ class Panel:
     title: str
     event: str
     value: str
+    from_zero: bool = False  # whether its axis begins at 0
 
 
 DEV_LOSS = Panel("Dev loss (nats per token); on the right: perplexity", "validation", "loss")
 PANELS = (
     Panel("Training loss (nats per token, with label smoothing)", "step", "loss"),
     DEV_LOSS,
-    Panel("Dev BLEU", "validation", "bleu"),
-    Panel("Dev chrF2", "validation", "chrf"),
+    Panel("Dev BLEU", "validation", "bleu", True),
+    Panel("Dev chrF2", "validation", "chrf", True),
     Panel("Learning rate", "step", "rate"),
-    Panel("Target tokens per second", "step", "tokens_per_second"),
+    Panel("Target tokens per second", "step", "tokens_per_second", True),
 )
 
 
@@ -67,7 +69,7 @@ def read_metrics(run: Path) -> Metrics:
     refuse_links_out(run)
     if not (file.exists() or (run / "config.toml").exists()):
         runs = next((each.parent for each in run.glob("*/config.toml")), None)
-        hint = f"; for the runs in it: {run}/*" if runs else ""
+        hint = f"; for the runs in it: {shlex.quote(str(run))}/*" if runs else ""
         raise DragomanError(f"{run}: not a run folder of dragoman train{hint}")
     rows: dict[tuple[str, int], dict[str, float]] = {}
     damaged: list[int] = []
@@ -125,24 +127,40 @@ def draw_curves(runs: dict[str, Metrics], path: Path, against: Against = "steps"
         axes.set_visible(False)
     for axes, (panel, points) in zip(grid.flat, shown.items(), strict=False):
         for index, curve in enumerate(points.values()):
-            every = 1 if panel.event == "validation" else len(curve) // 8 + 1  # a mark at each validation, or a few
-            marks = (index * every // len(points), every)  # not all runs at the same steps, on top of each other
-            axes.plot([x / unit for x, _ in curve], [y for _, y in curve], markevery=marks, **style(index))
+            # A mark at each validation. Other curves have some to tell runs apart, not all at the same steps.
+            every = 1 if panel.event == "validation" else len(curve) // 8 + 1
+            marks = (index * every // len(points), every)
+            look = style(index) if panel.event == "validation" or len(points) > 1 else style(index) | {"marker": ""}
+            axes.plot([x / unit for x, _ in curve], [y for _, y in curve], markevery=marks, **look)
         axes.set_title(panel.title, fontsize=10, loc="left")
         axes.set_xlabel(label, fontsize=9)
         axes.xaxis.set_major_formatter("{x:,.10g}")
         axes.tick_params(labelsize=8, labelbottom=True)
         axes.grid(color="0.9", linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
+        if panel.from_zero:
+            axes.set_ylim(bottom=0)
         if panel == DEV_LOSS:
             right = axes.secondary_yaxis("right")
-            right.yaxis.set_major_formatter(lambda loss, _: f"{math.exp(min(loss, MAX_LOSS)):,.1f}")
+            right.set_yticks([math.log(value) for value in round_values(*axes.get_ylim())])
+            right.yaxis.set_major_formatter(lambda loss, _: f"{math.exp(loss):,.10g}")
             right.tick_params(labelsize=8)
     handles = [plt.Line2D([], [], label=name, **style(index)) for index, name in enumerate(runs)]
     figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False, fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     plt.close(figure)
+
+
+def round_values(low: float, high: float) -> list[float]:
+    """Return about four round perplexities, such as 20, 50, 100, for losses from `low` to `high` in nats."""
+    high = min(high, MAX_LOSS)
+    inside: list[float] = []
+    for steps in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)):
+        values = [step * 10.0**power for power in range(9) for step in steps]
+        if len(inside := [value for value in values if low <= math.log(value) <= high]) >= 3:
+            break
+    return inside or [float(f"{math.exp((low + high) / 2):.2g}")]
 
 
 def style(index: int) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from collections import Counter
 from typing import Any
 
+from dragoman.errors import plural
 from dragoman.inspection.figure import Figure, shorten_label, two_digits
 from dragoman.inspection.tree import BeamTree, Fate, Node
 
 MAX_STEPS, MAX_ROWS = 14, 8  # steps: half of them at the beginning, half at the end
-STEP, ROW = 1.75, 0.85  # inches from a node to the next
+STEP, ROW = 1.5, 1.0  # inches from a node to the next
 FRAMES: dict[Fate, dict[str, Any]] = {
     "kept": {"boxstyle": "round,pad=0.35", "linestyle": "-", "facecolor": "white"},
     "finished": {"boxstyle": "rarrow,pad=0.25", "linestyle": "-", "facecolor": "0.9"},
@@ -37,9 +38,9 @@ def tree_figure(tree: BeamTree, caption: str) -> Figure:
     if last_step > MAX_STEPS:
         notes.append(f"the first and the last {MAX_STEPS // 2} of {last_step} steps")
     if last_step < tree.steps:
-        notes.append(f"without {tree.steps - last_step} later steps, which found nothing better")
-    if max(rows.values()) > MAX_ROWS:
-        notes.append(f"the best {MAX_ROWS} of up to {max(rows.values())} nodes of a step, and the path")
+        notes.append(f"without {plural(tree.steps - last_step, 'later step')}, in which nothing better was found")
+    if (most := max(rows[step] for step in columns)) > MAX_ROWS:
+        notes.append(f"the best {MAX_ROWS} of up to {most} nodes of a step, and the path")
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
@@ -70,7 +71,7 @@ def tree_figure(tree: BeamTree, caption: str) -> Figure:
         axes.set_ylim(max(row for _, row in shown.values()) + 0.6, -0.6)
         axes.set_xticks(list(columns.values()), list(columns))
         if last > len(columns) - 1:
-            axes.text(last / 2, 0, "…", fontsize=20, ha="center", va="center")
+            axes.text(MAX_STEPS // 2 + 1, 0, "…", fontsize=20, ha="center", va="center")
         axes.set_xlabel("step: tokens so far; in each step the best hypothesis is at the top", fontsize=9)
         axes.set_yticks([])
         axes.spines[:].set_visible(False)
@@ -93,4 +94,4 @@ def node_text(node: Node) -> str:
     token = shorten_label(node.token, 14)
     if node.parent is None:
         return token
-    return f"{token}\np {two_digits(node.log_p)}  s {two_digits(node.normalised)}\n{node.fate}"
+    return f"{token}\np {two_digits(node.log_p)}\ns {two_digits(node.normalised)}\n{node.fate}"
