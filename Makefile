@@ -92,6 +92,7 @@ TORCH = $(shell grep '^torch==' constraints.txt)
 # Python compiles what is imported; pip would compile everything, which takes a minute.
 .venv/%.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing dragoman[$*] and what it needs, which takes a minute or two after the downloads"
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
 	$(if $(ALONE),$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --no-deps $(ALONE))
 	touch $@

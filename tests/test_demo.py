@@ -105,7 +105,7 @@ def test_a_second_demo_leaves_the_corpora_of_the_one_that_is_running(dragoman, m
 
 def test_a_slow_machine_is_told_that_more_time_helps():
     assert slow_machine(0.6, 310, 2.0) == (
-        "Only 310 steps in 2 minutes: more time gives better translations, --minutes 4."
+        "Only 310 steps in 2 minutes. More time gives better translations, such as dragoman demo --minutes 4"
     )
     assert slow_machine(0.96, 310, 2.0) == ""
 

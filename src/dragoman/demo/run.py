@@ -105,7 +105,8 @@ def slow_machine(exact: float, steps: int, minutes: float) -> str:
     if exact >= ENOUGH:
         return ""
     return (
-        f"Only {steps:,} steps in {minutes:g} minutes: more time gives better translations, --minutes {2 * minutes:g}."
+        f"Only {steps:,} steps in {minutes:g} minutes. More time gives better translations, such as "
+        f"dragoman demo --minutes {2 * minutes:g}"
     )
 
 
