@@ -37,6 +37,8 @@ from dragoman.training.loop import train as train_run
 from dragoman.training.setup import DATA
 from dragoman.translation.translator import Translator
 
+VALIDATE_EVERY = 1000  # steps: by the clock, too, ours would spend more of its minutes on validations
+
 
 class Outcome(NamedTuple):
     """What a model did in its minutes, and how good its translations of the test set are."""
@@ -80,7 +82,9 @@ def benchmark(
     pairs = read_corpus([train]).pairs
     read_corpus([dev])  # as above
     sources, references = zip(*read_corpus([test]).pairs, strict=True)
-    training = replace(ours.training, minutes=minutes, epochs=10_000, patience=0, threads=threads, device="cpu")
+    often = ours.training.validate_every or VALIDATE_EVERY
+    training = replace(ours.training, minutes=minutes, epochs=10_000, patience=0, validate_every=often)
+    training = replace(training, threads=threads, device="cpu")
     ours = replace(ours, train=(train,), dev=(dev,), training=training)
     lstm = replace(ours, preset="lstm", model=replace(LSTM.model, dropout=ours.model.dropout))
     runs = {"dragoman": (name, ours), "lstm": ("lstm", lstm)}

@@ -192,7 +192,8 @@ def attention_masks(inspection: Inspection) -> Figure:
         raise UsageError("this model has no attention, so it needs no masks")
     caption = (
         "rows: queries, columns: keys; grey and crossed out: no attention allowed, because the key comes later or is "
-        f"padding ({PADDING} positions as an example); rows of padding do not matter; {caption_end(inspection)}"
+        f"padding ({PADDING} positions as an example); rows of padding do not matter; self-attention of the decoder is "
+        f"labelled by the tokens that it reads, cross-attention by those that it predicts; {caption_end(inspection)}"
     )
     return mask_figure(shown, caption)
 
