@@ -52,7 +52,8 @@ def main() -> None:
         for (source, target), line, score in zip(pairs[140:], lines.splitlines(), scores.splitlines(), strict=True)
     ]
     shutil.copytree(out / "run", out / "resumed", symlinks=True)
-    dragoman(out, "train", *TRAIN.split(), *flags, "--out", "resumed", "--training.max-steps", "525")  # a row has at least 25
+    more = "--training.max-steps", "525"  # a row is of at least 25 steps
+    dragoman(out, "train", *TRAIN.split(), *flags, "--out", "resumed", *more)
     (*_, last) = filter(lambda row: row["event"] == "step", map(json.loads, (out / "resumed/metrics.jsonl").open()))
     shutil.rmtree(out / "resumed")
     recorded = {"pairs": translated, "resumed": {name: last[name] for name in ("step", "loss")}}
