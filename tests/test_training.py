@@ -689,7 +689,9 @@ def test_a_resumed_run_knows_when_it_validated_and_how_long_that_took(corpus: Co
     ("settings", "seconds"),
     [
         ({}, 300),
+        ({"minutes": 1.0}, 30),
         ({"minutes": 5.0}, 30),
+        ({"minutes": 30.0}, 180),
         ({"minutes": 120.0}, 300),
         ({"minutes": 5.0, "save_minutes": 4.0}, 240),
         ({"save_minutes": 0.0}, math.inf),

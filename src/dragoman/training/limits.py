@@ -8,7 +8,7 @@ from dragoman.training.checkpoint import TrainingProgress
 
 SHARE_OF_TIME = 0.1  # of the minutes of a run: after so long without one there is a validation, or a checkpoint
 TIMES_A_VALIDATION = 20  # of its own duration, for which a validation by the clock is not repeated
-SAVE_MINUTES = 5.0  # without a checkpoint, in a run without a limit or with a long one
+SAVE_MINUTES = (0.5, 5.0)  # without a checkpoint, in very short and in long runs: a save takes a part of a second
 
 
 def reason_to_end(progress: TrainingProgress, settings: TrainingConfig) -> str:
@@ -69,5 +69,6 @@ def save_interval(settings: TrainingConfig) -> float:
     """Return after how many seconds without a checkpoint one is due by the clock; infinity for never."""
     minutes = settings.save_minutes
     if minutes is None:
-        minutes = min(SAVE_MINUTES, SHARE_OF_TIME * (settings.minutes or math.inf))
+        least, most = SAVE_MINUTES
+        minutes = min(max(SHARE_OF_TIME * (settings.minutes or math.inf), least), most)
     return 60 * minutes or math.inf
