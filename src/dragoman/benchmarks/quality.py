@@ -23,7 +23,7 @@ from dragoman.benchmarks.peers.trainers import (
     plain_command,
 )
 from dragoman.benchmarks.training import MAX_TOKENS, NAMES
-from dragoman.config import PresetName, RunConfig, TrainingConfig, TransformerConfig, as_dict, read_toml, update
+from dragoman.config import PresetName, RunConfig, TrainingConfig, TransformerConfig, as_dict, read_settings, update
 from dragoman.config.presets import LSTM, preset_run
 from dragoman.config.recipes import settings_file
 from dragoman.data.batches import Ids
@@ -71,7 +71,7 @@ def benchmark(
     """
     if not peer_rates or min(peer_rates) <= 0:
         raise UsageError("peer rates must be above 0")
-    settings = read_toml(settings_file(recipe)) if recipe else {}
+    settings = read_settings(settings_file(recipe)) if recipe else {}
     ours = preset_run(settings.get("preset", preset), settings, recipe)
     if not isinstance(ours.model, TransformerConfig):
         raise UsageError(f"{recipe or preset} must be a Transformer, because the others are compared with it")
@@ -177,7 +177,7 @@ def train_peer(
             f"{NAMES[model]} takes its subwords and settings from dragoman's run in {folder}, which is not there: "
             "add dragoman to --models, or start that run first"
         )
-    run = update(run, read_toml(folder / "config.toml"), str(folder / "config.toml"))
+    run = update(run, read_settings(folder / "config.toml"), str(folder / "config.toml"))
     tokenizer = Tokenizers.load(folder / DATA).source
     assert isinstance(run.model, TransformerConfig)
     sides = zip(*(tokenizer.encode_all(texts) for texts in zip(*pairs, strict=True)), strict=True)

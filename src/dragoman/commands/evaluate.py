@@ -153,7 +153,7 @@ def translate_corpus(translator: "Translator", corpus: "Corpus", name: str) -> l
         translations = translator.translate(sources, corpus.tags, target_tags=corpus.target_tags)
         if retried := sum(translation.retried for translation in translations):
             flagged = sum(bool(translation.flags) for translation in translations)
-            note = f"{name}: {retried:,} translated a second time because of faults, {flagged:,} still faulty"
+            note = f"{name}: {retried:,} translated a second time because of faults, {flagged:,} still flagged"
             print(note, file=sys.stderr)
         return [translation.text for translation in translations]
 

@@ -7,7 +7,7 @@ from dragoman.errors import plural
 from dragoman.training.checkpoint import TrainingProgress
 
 SHARE_OF_TIME = 0.1  # of the minutes of a run: after so long without one there is a validation, or a checkpoint
-TIMES_A_VALIDATION = 20  # of its own duration, for which a validation by the clock is not repeated
+TIMES_A_VALIDATION = 20  # as long as a validation took, there is at least to the next one by the clock
 SAVE_MINUTES = (0.5, 5.0)  # without a checkpoint, in very short and in long runs: a save takes a part of a second
 
 

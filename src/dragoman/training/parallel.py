@@ -115,9 +115,9 @@ class DataParallel:
         self.group, self.ordered = group, ordered
         parameters = list(model.parameters())
         sizes = [parameter.numel() for parameter in parameters]
-        # At the end, to be summed with the gradient in one call: loss, tokens, failures, requests to stop, seconds.
-        self.buffer = torch.zeros(sum(sizes) + 5, dtype=parameters[0].dtype, device=parameters[0].device)
-        self.gradient, self.stats = self.buffer[:-5], self.buffer[-5:]
+        stats = len(LocalStats._fields)  # at the end, to be summed with the gradient in one call
+        self.buffer = torch.zeros(sum(sizes) + stats, dtype=parameters[0].dtype, device=parameters[0].device)
+        self.gradient, self.stats = self.buffer[:-stats], self.buffer[-stats:]
         for parameter, piece in zip(parameters, self.gradient.split(sizes), strict=True):
             parameter.grad = piece.view_as(parameter)
         self.kept: list[Tensor] = []  # if ordered: the gradients of this process's micro-batches

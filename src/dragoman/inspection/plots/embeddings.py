@@ -42,7 +42,7 @@ def draw_points(axes: Any, side: Neighbourhood) -> None:
     for number, ((x, y), label) in enumerate(zip(side.points.tolist(), labels, strict=True)):
         colour, mark = (COLOURS[0], "o") if number < len(side.words) else ("0.45", "x")
         axes.plot(x, y, mark, color=colour, markersize=5)
-        axes.annotate(shorten_label(label, 16), (x, y), (4, 3), textcoords="offset points", fontsize=8, color=colour)
+        axes.annotate(shorten_label(label, 16), (x, y), PLACES[0], textcoords="offset points", fontsize=8, color=colour)
     axes.set_xlabel("first principal component")
     axes.set_ylabel("second principal component")
     axes.spines[["top", "right"]].set_visible(False)
@@ -55,7 +55,6 @@ def move_labels_apart(axes: Any) -> None:
     """
     taken: list[Any] = []  # the boxes of the labels so far, in pixels
     for label in axes.texts:
-        first = label.xyann
         for place in PLACES:
             label.xyann = place
             label.set_ha("left" if place[0] > 0 else "right")
@@ -63,6 +62,6 @@ def move_labels_apart(axes: Any) -> None:
             if not any(box.overlaps(other) for other in taken):
                 break
         else:
-            label.xyann = first
+            label.xyann = PLACES[0]
             label.set_ha("left")
         taken.append(label.get_window_extent())

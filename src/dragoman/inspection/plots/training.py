@@ -68,8 +68,7 @@ def read_metrics(run: Path) -> Metrics:
         raise DragomanError(f"{run}: no such run folder")
     refuse_links_out(run)
     if not (file.exists() or (run / "config.toml").exists()):
-        runs = next((each.parent for each in run.glob("*/config.toml")), None)
-        hint = f"; for the runs in it: {shlex.quote(str(run))}/*" if runs else ""
+        hint = f"; for the runs in it: {shlex.quote(str(run))}/*" if any(run.glob("*/config.toml")) else ""
         raise DragomanError(f"{run}: not a run folder of dragoman train{hint}")
     rows: dict[tuple[str, int], dict[str, float]] = {}
     damaged: list[int] = []
