@@ -612,6 +612,20 @@ def test_terms_that_are_met_and_missed_are_told_apart(visit, models: Models):
         assert page.tab.locator("#glossary").evaluate("part => part.open")
 
 
+def test_what_is_done_before_the_languages_are_known_is_not_lost(visit):
+    held: list[Any] = []
+    page = visit(None)
+    page.tab.route("**/api/v1/models", lambda route: held.append(route))
+    page.tab.goto(f"{page.url}/#source=en&target=ko")
+    page.type(TEXT)
+    page.tab.wait_for_timeout(600)  # longer than the pause after the last key
+    assert page.tab.locator("#glossary").is_hidden()  # a term belongs to two languages
+    assert page.tab.locator("#trouble").is_hidden()
+    held.pop().continue_()
+    page.tab.locator("#output .word").first.wait_for()
+    assert page.tab.locator("#glossary").is_visible()
+
+
 def test_the_request_as_code_is_the_one_that_is_sent(visit, server: Running):
     page = visit("#source=en&target=ko")
     text = 'It\'s "2" cats.\n\\n $HOME `x`'
@@ -898,7 +912,7 @@ def test_without_a_server_what_is_opened_says_so_and_can_be_tried_again(visit):
     page.type(TEXT)
     word = tab.locator("#output .word").first
     word.wait_for()
-    for path in ("api/v1/translate", "page/inside.js"):
+    for path in ("api/v1/translate", "page/inside.js?*"):
         tab.route(f"**/{path}", lambda route: route.abort())
     for panel in ("#alternatives", "#heads"):
         tab.locator(f"{panel} summary").click()

@@ -84,7 +84,7 @@ def values(page: Visit, place: str) -> torch.Tensor:
 def test_every_panel_shows_the_numbers_of_the_inspection(visit, inspected: Inspection, reopened: Translator):
     page = start(visit)
     requested: list[str] = []
-    page.tab.on("request", lambda request: requested.append(request.url.rpartition("/")[2]))
+    page.tab.on("request", lambda request: requested.append(request.url.rpartition("/")[2].partition("?")[0]))
     open_panels(page, *PANELS)
     loaded = [name for name in requested if name.endswith(".js")]
     asked = [name for name in requested if not name.endswith(".js")]

@@ -17,7 +17,7 @@ from dragoman.server.routes import OWN, Call, Route
 
 WEB = Path(__file__).parent / "web"
 LINKED = re.compile(r'"page/([\w.]+)"')
-LATER = re.compile(r'import\("\./(\w+)\.js"\)')
+LATER = re.compile(r"""\bimport\([`"]\./(\w+)\.js""")
 TYPES = {".js": "text/javascript", ".css": "text/css"}
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data: blob:; "

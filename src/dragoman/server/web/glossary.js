@@ -58,6 +58,7 @@ export function drawGlossary(source, target, takesTerms) {
   const name = [source, target, possible, language].join();
   if (name === drawnFor) return;
   drawnFor = name;
+  at("#glossary").hidden = false; // before its languages are known, terms would have no place
   offerTerm();
   at("#terms-faults").replaceChildren();
   at("#terms-impossible").hidden = possible;

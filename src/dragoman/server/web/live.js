@@ -30,6 +30,7 @@ let announcing = 0;
 let last = null; // the text and the wish of what is shown
 let others = null; // the answer with other translations
 let inside = null; // the module that looks inside, once a panel has been opened
+let attempts = 0; // to load it: many browsers remember that an address could not be loaded
 
 // A character is what the server counts: a code point.
 const lengthOf = (text) => [...text].length;
@@ -45,6 +46,7 @@ function translateAfter(pause) {
 
 async function translateNow() {
   clearTimeout(waiting);
+  if (!limits.pairs) return; // the start translates what stands in the box then
   const mine = ++turn;
   controller.abort();
   controller = new AbortController();
@@ -312,8 +314,9 @@ function readAddress() {
 // Most people never look inside, so what draws it is not loaded with the page.
 async function openInside({ target }) {
   if (inside || !target.open) return;
+  attempts += 1;
   try {
-    inside = await import("./inside.js");
+    inside = await import(`./inside.js?${attempts}`);
   } catch {
     at("#inside-status").replaceChildren(t("offline"), " ", againButton(() => openInside({ target })));
   }
