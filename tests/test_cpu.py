@@ -8,7 +8,7 @@ import resource
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -161,6 +161,31 @@ def test_few_rows_are_multiplied_by_blocks_of_a_small_matrix_with_avx2_alone(
             assert found.is_contiguous()
             other_order = found.roll(BLOCK_OUTPUTS, 1)  # the control
             assert not torch.allclose(other_order, expected[:rows], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("processor", "rows"),
+    [
+        ({"avx512_f": True, "cpu_name": "AMD EPYC"}, (FEW_ROWS, 1, 0)),
+        ({"avx512_f": True, "cpu_name": "Intel(R) Xeon(R)"}, (FEW_ROWS, FEW_ROWS, 1)),
+        ({"cpu_name": "AMD EPYC"}, (FEW_ROWS, FEW_ROWS, 1)),
+        ({}, (FEW_ROWS, FEW_ROWS, 1)),
+    ],
+)
+@torch.inference_mode()
+def test_products_are_plain_where_onednn_takes_longer(
+    monkeypatch: pytest.MonkeyPatch, processor: dict[str, Any], rows: tuple[int, ...]
+):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: processor, raising=False)
+    for (inputs, outputs), plain in zip([(256, 256), (256, 258), (512, 1026)], rows, strict=True):
+        linear, x = nn.Linear(inputs, outputs), torch.randn(FEW_ROWS + 1, inputs)
+        product, expected = PackedLinear(linear), linear(x)
+        for few in range(1, FEW_ROWS + 2):
+            assert torch.allclose(product(x[:few]), expected[:few], atol=1e-5)
+        assert (product.plain is None) == (plain == 0)  # no memory for a copy that is not read
+        product.packed = PackedLinear(nn.Linear(inputs, outputs)).packed  # the control: other weights
+        for few in range(1, FEW_ROWS + 2):
+            assert torch.allclose(product(x[:few]), expected[:few], atol=1e-5) == (few <= plain)
 
 
 @pytest.mark.parametrize("name", [name for name in supported_types() if name != "int8"])

@@ -22,6 +22,7 @@ from dragoman.model.transformer import FeedForward
 
 PACKED_ROWS = 32  # oneDNN's layout is chosen for so many rows; it serves any number
 SMALL, FEW_ROWS = 2**19, 8  # numbers of a matrix, and rows, for which calling oneDNN takes longer than a plain product
+TINY = 2**16  # numbers of a matrix, the same where plain products have narrower instructions
 BLOCK_OUTPUTS = 32  # of a block of `PackedLinear`
 INPUTS = 32  # PyTorch multiplies weights in int8 by so many inputs at a time, and reads past the end of a shorter row
 FEWEST_QUERIES, FEWEST_KEYS = 4, 16  # for `steady_attention`
@@ -38,29 +39,31 @@ class PackedLinear(nn.Module):
         super().__init__()
         self.activation, weight = activation, linear.weight.detach()
         self.bias = None if linear.bias is None else linear.bias.detach()
-        small, has = weight.numel() <= SMALL, instructions()
-        self.few = FEW_ROWS if small else 1
+        self.few, has = plain_rows(weight.numel()), instructions()
         with torch.no_grad():
             self.packed = torch.ops.mkldnn._reorder_linear_weight(weight, PACKED_ROWS)
-            # One row is bound by memory, and reads the matrix fastest along its longer side.
-            wide = linear.out_features > linear.in_features
-            self.transposed = weight.T.contiguous() if wide else weight.clone().T
+            self.plain: Tensor | None = None  # inputs, outputs
+            if self.few:
+                # One row is bound by memory, and mostly reads the matrix fastest along its longer side.
+                along_outputs = linear.out_features > linear.in_features or has_narrow_products()
+                self.plain = weight.T.contiguous() if along_outputs else weight.clone().T
             self.blocks: Tensor | None = None  # n, inputs, BLOCK_OUTPUTS
-            # Threads share the blocks, each of which is one piece of memory. Measured with AVX2 alone.
-            if small and linear.out_features % BLOCK_OUTPUTS == 0 and has.get("avx2") and not has.get("avx512_f"):
+            # Threads share the blocks, each of which is one piece of memory. They pay with AVX2 alone.
+            few_rows, whole = self.few == FEW_ROWS, linear.out_features % BLOCK_OUTPUTS == 0
+            if few_rows and whole and has.get("avx2") and not has.get("avx512_f"):
                 self.blocks = weight.unflatten(0, (-1, BLOCK_OUTPUTS)).transpose(1, 2).contiguous()
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x (..., inputs) times the matrix plus the bias: (..., outputs)."""
-        if x.size(0) <= self.few and x.dim() == 2:
-            y = self.multiply_few(x)
+        if self.plain is not None and x.size(0) <= self.few and x.dim() == 2:
+            y = self.multiply_few(x, self.plain)
             return y if self.activation == "none" else y.relu_()
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, self.activation, [], "")
 
-    def multiply_few(self, x: Tensor) -> Tensor:
-        """Return x (rows, inputs) times the matrix plus the bias: (rows, outputs)."""
+    def multiply_few(self, x: Tensor, plain: Tensor) -> Tensor:
+        """Return x (rows, inputs) times the matrix `plain` plus the bias: (rows, outputs)."""
         if self.blocks is None or x.size(0) == 1:
-            return torch.mm(x, self.transposed) if self.bias is None else torch.addmm(self.bias, x, self.transposed)
+            return torch.mm(x, plain) if self.bias is None else torch.addmm(self.bias, x, plain)
         y = torch.bmm(x.expand(len(self.blocks), -1, -1), self.blocks).transpose(0, 1).flatten(1)
         return y if self.bias is None else y.add_(self.bias)
 
@@ -173,6 +176,22 @@ PRODUCTS: dict[str, Callable[..., nn.Module]] = {
 }
 GPU_PRODUCTS: dict[str, Callable[..., nn.Module]] = {"float32": lambda linear: linear, "bfloat16": GPUBFloat16Linear}
 PLAIN_PRODUCTS: dict[str, Callable[..., nn.Module]] = {"float32": lambda linear: linear}  # on a CPU without oneDNN
+
+
+def plain_rows(numbers: int) -> int:
+    """Return for how many rows a plain product with a matrix of so many numbers takes less time than oneDNN's."""
+    if has_narrow_products():
+        return FEW_ROWS if numbers <= TINY else int(numbers <= SMALL)
+    return FEW_ROWS if numbers <= SMALL else 1
+
+
+def has_narrow_products() -> bool:
+    """Return whether plain products use narrower instructions than oneDNN.
+
+    They are MKL's, which leaves out AVX-512 on AMD's processors.
+    """
+    has = instructions()
+    return bool(has.get("avx512_f")) and str(has.get("cpu_name", "")).startswith("AMD")
 
 
 def has_onednn() -> bool:
