@@ -118,6 +118,11 @@ BAD = [
     ("translate -m {brief} -o a.mo x", 2, "a.mo: MO files are compiled: write a .po, then compile it with msgfmt"),
     ("translate -m {brief} -o . x", 2, ".: a folder; give the name of a file"),
     ("translate -m {brief} -o / x", 2, "/: a folder; give the name of a file"),
+    ("inspect -m missing --out . x", 2, ".: a folder; give the name of a file"),
+    ("inspect -m missing --html . x", 2, ".: a folder; give the name of a file"),
+    ("insight . --out folder.html", 2, "folder.html: a folder; give the name of a file"),
+    ("plot . --out folder.html", 2, "folder.html: a folder; give the name of a file"),
+    ("info --preset tiny --diagram .", 2, ".: a folder; give the name of a file"),
     ("translate -m {brief} --patience 1e-300 x", 2, "--patience must be at least 0.001, not 1e-300"),
     ("translate -m {brief} --beam-groups 2 --diversity-penalty 1e39 x", 2, "--diversity-penalty must be at most 1,000"),
     ("translate -m {brief} --beam 0 x", 2, "beam must be at least 1"),
@@ -340,6 +345,7 @@ def write_bad_files(folder: Path) -> None:
     (folder / "broken.toml").write_text("[training\n")
     (folder / "preset.toml").write_text('preset = ["tiny"]\n')
     (folder / "folder.toml").mkdir()
+    (folder / "folder.html").mkdir()
     (folder / "folder.svg").mkdir()
 
 

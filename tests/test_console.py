@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +31,24 @@ def test_a_terminal_has_the_bar_and_a_log_only_lines():
         assert words in shown(terminal=True)
     assert shown(terminal=False) == "[b] a line\n"
     assert shown(terminal=True, quiet=True) == shown(terminal=False, quiet=True) == ""
+
+
+@pytest.mark.parametrize("width", [50, 60, 100])
+def test_a_narrow_terminal_shows_all_words(width: int):
+    left, right, below = (
+        "epoch 12, step 3,456 of 10,000",
+        "34 %, end in 1 h 05 min",
+        "loss 2.000, rate 1e-03, gradient 0.50",
+    )
+    text = io.StringIO()
+    with ProgressDisplay(Console(file=text, force_terminal=True, width=width)) as display:
+        display.show(left, right, 0.34, below=[below])
+    lines = [re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", line).rstrip() for line in text.getvalue().splitlines()]
+    assert any(line.startswith(left) for line in lines)
+    assert any(line.endswith(right) for line in lines)
+    assert below in lines
+    assert all(len(line) <= width for line in lines)
+    assert any(left in line and right in line for line in lines) == (width == 100)
 
 
 @pytest.mark.parametrize("quiet", [False, True])

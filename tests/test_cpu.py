@@ -164,19 +164,21 @@ def test_few_rows_are_multiplied_by_blocks_of_a_small_matrix_with_avx2_alone(
 
 
 @pytest.mark.parametrize(
-    ("processor", "rows"),
+    ("processor", "mkl", "rows"),
     [
-        ({"avx512_f": True, "cpu_name": "AMD EPYC"}, (FEW_ROWS, 1, 0)),
-        ({"avx512_f": True, "cpu_name": "Intel(R) Xeon(R)"}, (FEW_ROWS, FEW_ROWS, 1)),
-        ({"cpu_name": "AMD EPYC"}, (FEW_ROWS, FEW_ROWS, 1)),
-        ({}, (FEW_ROWS, FEW_ROWS, 1)),
+        ({"avx512_f": True, "cpu_name": "AMD EPYC"}, True, (FEW_ROWS, 1, 0)),
+        ({"avx512_f": True, "cpu_name": "AMD EPYC"}, False, (FEW_ROWS, FEW_ROWS, 1)),
+        ({"avx512_f": True, "cpu_name": "Intel(R) Xeon(R)"}, True, (FEW_ROWS, FEW_ROWS, 1)),
+        ({"cpu_name": "AMD EPYC"}, True, (FEW_ROWS, FEW_ROWS, 1)),
+        ({}, True, (FEW_ROWS, FEW_ROWS, 1)),
     ],
 )
 @torch.inference_mode()
 def test_products_are_plain_where_onednn_takes_longer(
-    monkeypatch: pytest.MonkeyPatch, processor: dict[str, Any], rows: tuple[int, ...]
+    monkeypatch: pytest.MonkeyPatch, processor: dict[str, Any], mkl: bool, rows: tuple[int, ...]
 ):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: processor, raising=False)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
     for (inputs, outputs), plain in zip([(256, 256), (256, 258), (512, 1026)], rows, strict=True):
         linear, x = nn.Linear(inputs, outputs), torch.randn(FEW_ROWS + 1, inputs)
         product, expected = PackedLinear(linear), linear(x)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
@@ -14,7 +15,7 @@ from dragoman.errors import plural
 
 SECONDS_BETWEEN_LINES = 10.0  # in a log
 SECONDS_BETWEEN_UPDATES = 0.2  # below a cell of a notebook
-CELL_BAR = 16  # characters
+BAR = 16  # characters
 CONTROLS = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160)) if chr(number) not in "\t\n"}
 
 
@@ -37,7 +38,7 @@ class ProgressDisplay:
             self.console, self.cell = Console(force_jupyter=False, force_terminal=False), _Cell()
         self.bar = _BarWithLines(
             TextColumn("{task.fields[left]}", markup=False),
-            BarColumn(bar_width=16),
+            BarColumn(bar_width=BAR),
             TextColumn("{task.fields[right]}", markup=False),
             console=self.console,
             transient=True,
@@ -76,9 +77,14 @@ class ProgressDisplay:
             self.console.print(escape_controls(text), markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def show(self, left: str, right: str, share: float | None = None, below: Sequence[str] = ()) -> None:
-        """Change the text on both sides of the bar, its filled share (None: unknown), and the lines below it."""
+        """Change the text on both sides of the bar, its filled share (None: unknown), and the lines below it.
+
+        On a narrow terminal, the text on its right is the first line below it.
+        """
         if self.cell:
             self.cell.show(left, right, share, below)
+        if cell_len(left) + cell_len(right) + BAR + 2 > self.console.width:
+            right, below = "", (right, *below)
         self.bar.below = below
         total = None if share is None else 1.0
         self.bar.update(self.task, completed=share or 0.0, total=total, left=left, right=right)
@@ -127,8 +133,8 @@ class _Cell:
         now = time.monotonic()
         if self.handle and now - self.last_update >= SECONDS_BETWEEN_UPDATES:
             self.last_update = now
-            filled = round(CELL_BAR * (share or 0.0))
-            bar = "█" * filled + "░" * (CELL_BAR - filled)
+            filled = round(BAR * (share or 0.0))
+            bar = "█" * filled + "░" * (BAR - filled)
             text = "\n".join(line for line in (f"{left} {bar} {right}", *below) if line)
             self.handle.update({"text/plain": escape_controls(text)}, raw=True)
 

@@ -1,6 +1,8 @@
 """Choose the device to compute on."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, get_args
 
 import torch
@@ -10,11 +12,53 @@ from dragoman.errors import UsageError
 
 # How many times as much as on a CPU is computed at once: with less, a GPU waits for its next operation.
 TIMES_AT_ONCE = {"cuda": 8}
+FEW = 32  # rows and columns for which PyTorch already calls oneDNN, if it may
+MATMUL: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # settings of PyTorch for products on CPUs
 
 
 def instructions() -> dict[str, Any]:
     """Return what PyTorch knows of the processor's instructions, by name; {} where it cannot say."""
     return getattr(torch.cpu, "get_capabilities", dict)()
+
+
+def has_narrow_products() -> bool:
+    """Return whether PyTorch multiplies float32 with narrower instructions than oneDNN would.
+
+    It multiplies with MKL, if it has it, and MKL leaves out AVX-512 on AMD's processors.
+    """
+    has = instructions()
+    amd = str(has.get("cpu_name", "")).startswith("AMD")
+    both = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
+    return bool(amd and has.get("avx512_f") and both)
+
+
+@contextmanager
+def wide_products() -> Iterator[None]:
+    """Let oneDNN multiply float32 in the block, on a CPU where PyTorch's own products are narrow.
+
+    PyTorch hands products to oneDNN where they may round to bfloat16. Without AMX oneDNN never rounds; on a processor
+    where it does, nothing changes.
+    """
+    before = MATMUL.fp32_precision
+    try:
+        if has_narrow_products():
+            MATMUL.fp32_precision = "bf16"
+            if rounds():
+                MATMUL.fp32_precision = before
+        yield
+    finally:
+        MATMUL.fp32_precision = before
+
+
+def rounds() -> bool:
+    """Return whether products of float32 on a CPU round their factors."""
+    x = torch.full((FEW, FEW), 1 + 2.0**-20)
+    return not torch.equal(x @ torch.eye(FEW), x)
+
+
+def is_wide() -> bool:
+    """Return whether oneDNN multiplies float32 on CPUs now, which `wide_products` allows."""
+    return bool(MATMUL.fp32_precision == "bf16")
 
 
 def device_of(wanted: Device) -> torch.device:

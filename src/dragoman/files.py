@@ -242,10 +242,15 @@ def has_descriptor(path: Path, descriptor: int) -> bool:
         return False
 
 
-def require_place(path: Path) -> None:
-    """Raise UsageError where nothing can be written as `path`: it is a folder, or to be in one that does not exist."""
+def require_no_folder(path: Path) -> None:
+    """Raise UsageError where a file is to be written, and there is a folder of its name."""
     if path.is_dir():
         raise UsageError(f"{path}: a folder; give the name of a file")
+
+
+def require_place(path: Path) -> None:
+    """Raise UsageError where nothing can be written as `path`: it is a folder, or to be in one that does not exist."""
+    require_no_folder(path)
     folder = real_path(path).parent if path.is_symlink() else path.parent
     if not folder.is_dir():
         wrong = "is not a folder" if folder.exists() else "does not exist"

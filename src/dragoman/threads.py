@@ -12,6 +12,7 @@ SPINS, FEW_SPINS = "300000", "1000"
 # On CPUs, oneDNN keeps a program for each shape that it has met, and PyTorch around it another one, with its memory:
 # together half a megabyte for each number of rows, and up to 1,024 of each. Layers share shapes, so a few are enough.
 SHAPES = "32"
+CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 ALL_BUT_AMX = "AVX512_CORE_FP16"  # the newest instructions before AMX, as oneDNN calls them
 
 
@@ -40,8 +41,8 @@ def configure_onednn(environment: MutableMapping[str, str]) -> None:
 
     That takes no time and saves hundreds of megabytes (docs/notes/speed.md). What the user has set stays.
     """
-    environment.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", SHAPES)
-    environment.setdefault("LRU_CACHE_CAPACITY", SHAPES)
+    for name in CACHES:
+        environment.setdefault(name, SHAPES)
 
 
 def leave_out_amx(environment: MutableMapping[str, str]) -> None:

@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "insight", folders_first(arguments))
     from dragoman.data.corpus import read_corpus
     from dragoman.data.spec import parse_corpora
-    from dragoman.files import replace_file
+    from dragoman.files import replace_file, require_no_folder
     from dragoman.inspection import CATALOGUE
     from dragoman.inspection.figure import FORMATS, save
     from dragoman.inspection.history import read_history
@@ -54,6 +54,7 @@ def main(arguments: list[str]) -> None:
     page = options.out.suffix.lower() == ".html"
     if not page and options.out.suffix.lower() not in FORMATS:
         raise UsageError(f"{options.out}: the name must end in .html, {', '.join(FORMATS)}")
+    require_no_folder(options.out)
     if not options.run.is_dir():
         raise DragomanError(f"{options.run}: no such run folder")
     set_threads(options.threads)

@@ -86,13 +86,15 @@ def main(arguments: list[str]) -> None:
     out = options.out or (None if options.html or options.json else Path(f"{options.view}.svg"))
     check_options(options, out)
     set_threads(options.threads)
-    from dragoman.files import replace_file
+    from dragoman.files import replace_file, require_no_folder
     from dragoman.inspection.figure import check_format, save
     from dragoman.inspection.inspection import inspect
     from dragoman.translation.translator import Translator
 
     if out:
         check_format(out)
+    if options.html:
+        require_no_folder(options.html)
     translator = Translator.load(options.model, options.search, target_tag=options.target_tag)
     name = Path(options.model).absolute().name
     if options.sample:

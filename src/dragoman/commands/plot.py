@@ -36,8 +36,10 @@ def main(arguments: list[str]) -> None:
     if not options.runs:
         raise UsageError("give a run folder: dragoman plot runs/mine")
     from dragoman.data.corpus import name_lines
+    from dragoman.inspection.figure import check_format
     from dragoman.inspection.plots.training import Metrics, draw_curves, names_of, read_metrics
 
+    check_format(options.out)
     folders = list(dict.fromkeys(options.runs))
     runs: dict[str, Metrics] = {}
     for name, folder in zip(names_of(folders), folders, strict=True):

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import ComputeType
-from dragoman.device import instructions
+from dragoman.device import has_narrow_products, instructions
 from dragoman.errors import UsageError
 from dragoman.model import Model
 from dragoman.model.attention import explicit_attention, fused_attention
@@ -183,15 +183,6 @@ def plain_rows(numbers: int) -> int:
     if has_narrow_products():
         return FEW_ROWS if numbers <= TINY else int(numbers <= SMALL)
     return FEW_ROWS if numbers <= SMALL else 1
-
-
-def has_narrow_products() -> bool:
-    """Return whether plain products use narrower instructions than oneDNN.
-
-    They are MKL's, which leaves out AVX-512 on AMD's processors.
-    """
-    has = instructions()
-    return bool(has.get("avx512_f")) and str(has.get("cpu_name", "")).startswith("AMD")
 
 
 def has_onednn() -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import replace_file
+from dragoman.files import replace_file, require_no_folder
 from dragoman.text.speech import Say, say_english
 
 FORMATS = (".svg", ".png", ".pdf")
@@ -99,7 +99,8 @@ def pyplot() -> Any:
 
 
 def check_format(path: Path) -> None:
-    """Raise UsageError where the name of a figure does not end in a format that can be drawn."""
+    """Raise UsageError for a name that does not end in a format that can be drawn, or is that of a folder."""
+    require_no_folder(path)
     if path.suffix.lower() not in FORMATS:
         raise UsageError(f"{path}: a figure's name must end in one of {', '.join(FORMATS)}")
 

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig
+from dragoman.device import is_wide
 from dragoman.model.packing import Packing
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None, float], Tensor]
@@ -33,8 +34,8 @@ def fused_attention(
     query (..., T, K), key (..., S, K), value (..., S, V), mask broadcastable to (..., T, S) -> (..., T, V). dropout:
     the share of weights that is dropped. Raise ValueError, naming both shapes, where they do not fit.
     """
-    if query.device.type == "cpu" and query.dtype in (torch.bfloat16, torch.float16):
-        return explicit_attention(query, key, value, mask, dropout)  # PyTorch's kernel takes four times as long
+    if query.device.type == "cpu" and (query.dtype in (torch.bfloat16, torch.float16) or is_wide()):
+        return explicit_attention(query, key, value, mask, dropout)  # PyTorch's kernel takes several times as long
     mask = check_attention_inputs(query, key, value, mask)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
 

@@ -12,14 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# On CPUs, oneDNN plans a matmul in bfloat16 anew for each number of rows, which takes several times as long as the
-# matmul itself (docs/notes/speed.md). So the packed form gets rows of zeros there, up to a multiple of this.
+from dragoman.device import is_wide
+
+# On CPUs, oneDNN plans a matmul anew for each number of rows, which may take several times as long as the matmul itself
+# (docs/notes/speed.md). So the packed form gets rows of zeros where it multiplies, up to a multiple of this.
 MULTIPLE = 64
 
 
 def packed_rows(tokens: int, device: torch.device) -> int:
     """Return R, how many rows the packed form of so many tokens has."""
-    planned = device.type == "cpu" and torch.is_autocast_enabled("cpu")
+    planned = device.type == "cpu" and (torch.is_autocast_enabled("cpu") or is_wide())
     return -(-tokens // MULTIPLE) * MULTIPLE if planned else tokens
 
 

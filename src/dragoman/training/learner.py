@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dragoman.config import TrainingConfig
 from dragoman.data.batches import Batch
+from dragoman.device import wide_products
 from dragoman.errors import UsageError, is_out_of_memory
 from dragoman.model import Model, build_empty
 from dragoman.model.recurrent import Recurrent
@@ -96,6 +97,7 @@ class Learner:
         self.sync.clear()
         return result
 
+    @wide_products()
     def compute_gradient(
         self,
         micro_batches: MicroBatches,

@@ -6,7 +6,7 @@ import os
 import re
 import resource
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,16 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from dragoman.device import has_narrow_products
 from dragoman.errors import DragomanError
 from dragoman.model import Model
 from dragoman.model.transformer import Cache, Transformer
-from dragoman.threads import control_groups, read
+from dragoman.threads import CACHES, SHAPES, control_groups, read
 
 # Of glibc's mallopt.
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+
+FEW_SHAPES = "12"
 
 
 def keep_freed_memory() -> None:
@@ -35,6 +38,17 @@ def keep_freed_memory() -> None:
     if mallopt and not any(name == "GLIBC_TUNABLES" or name.startswith("MALLOC_") for name in os.environ):
         mallopt(M_MMAP_MAX, 0)
         mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def remember_few_shapes(environment: MutableMapping[str, str]) -> None:
+    """Let oneDNN remember fewer shapes in this process, in place, where it trains in float32 and plans quickly.
+
+    Each takes several megabytes then. It reads that when it computes for the first time. What the user has set stays.
+    """
+    if has_narrow_products():
+        for name in CACHES:
+            if environment.get(name) == SHAPES:
+                environment[name] = FEW_SHAPES
 
 
 def free_cache(device: torch.device) -> None:

@@ -32,7 +32,7 @@ from dragoman.training.distributed import ProcessGroup
 from dragoman.training.fine_tuning import check_shape, start_config
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
-from dragoman.training.memory import check_size, keep_freed_memory
+from dragoman.training.memory import check_size, keep_freed_memory, remember_few_shapes
 from dragoman.training.precision import best_precision
 from dragoman.training.resume import (
     check_same_settings,
@@ -247,6 +247,7 @@ def configure_torch(settings: TrainingConfig, group: ProcessGroup) -> str:
     Return what `use_threads` returns: a sentence for the user, or ''.
     """
     keep_freed_memory()
+    remember_few_shapes(os.environ)
     note = use_threads(settings.threads)
     if group.device.type == "cuda":
         torch.set_float32_matmul_precision("high")  # several times as fast; sums stay in float32

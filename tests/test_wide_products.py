@@ -1,0 +1,100 @@
+"""Products of float32 by oneDNN, where MKL would use narrower instructions: as exact, and the same training."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from conftest import TINY
+
+from dragoman import device
+from dragoman.config import TrainingConfig
+from dragoman.data.batches import Batch
+from dragoman.data.tokenizer import PAD
+from dragoman.device import instructions, is_wide, wide_products
+from dragoman.model import build
+from dragoman.model.packing import MULTIPLE, packed_rows
+from dragoman.threads import CACHES, SHAPES
+from dragoman.training.distributed import ProcessGroup
+from dragoman.training.learner import Learner
+from dragoman.training.memory import FEW_SHAPES, remember_few_shapes
+
+CPU, WORDS = torch.device("cpu"), 300
+AMD = {"avx512_f": True, "cpu_name": "AMD EPYC"}
+HAS_AMX = instructions().get("amx_bf16")
+
+
+def be(monkeypatch: pytest.MonkeyPatch, processor: dict[str, Any], mkl: bool = True) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: processor, raising=False)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
+
+
+def test_products_are_wide_inside_a_block_and_as_exact(monkeypatch: pytest.MonkeyPatch):
+    be(monkeypatch, AMD)
+    x, y = torch.randn(65, 70), torch.randn(70, 75)
+    expected = x.double() @ y.double()
+    with wide_products():
+        assert is_wide() or HAS_AMX
+        assert torch.allclose((x @ y).double(), expected, atol=1e-4)
+        assert not torch.allclose((x.bfloat16() @ y.bfloat16()).double(), expected, atol=1e-4)  # the control
+    assert not is_wide()
+    with pytest.raises(RuntimeError):
+        wide_products()(torch.mm)(x, x)  # sizes do not fit
+    assert not is_wide()
+    torch.get_float32_matmul_precision()  # raises where settings contradict each other
+
+
+def test_products_stay_narrow_where_wide_ones_round(monkeypatch: pytest.MonkeyPatch):
+    be(monkeypatch, AMD)
+    monkeypatch.setattr(device, "rounds", lambda: True)
+    with wide_products():
+        assert not is_wide()
+
+
+@pytest.mark.parametrize(
+    ("processor", "mkl"), [(AMD, False), ({"avx512_f": True, "cpu_name": "Intel"}, True), ({"cpu_name": "AMD"}, True)]
+)
+def test_products_are_left_to_pytorch_elsewhere(monkeypatch: pytest.MonkeyPatch, processor: dict[str, Any], mkl: bool):
+    be(monkeypatch, processor, mkl)
+    with wide_products():
+        assert not is_wide()
+
+
+@pytest.mark.skipif(bool(HAS_AMX), reason="with AMX, oneDNN would round")
+def test_a_packed_form_has_few_numbers_of_rows_where_products_are_planned(monkeypatch: pytest.MonkeyPatch):
+    be(monkeypatch, AMD)
+    assert packed_rows(65, CPU) == 65
+    with wide_products():
+        assert packed_rows(65, CPU) == 2 * MULTIPLE
+        assert packed_rows(65, torch.device("cuda")) == 65
+
+
+def test_wide_products_train_as_narrow_ones_do(monkeypatch: pytest.MonkeyPatch):
+    found, wide = [], []
+    batch = Batch.of([[5, 6, 7, 8] * 9, [9, 5]], [[6, 7] * 8, [8]])
+    for processor in (AMD, {}):
+        be(monkeypatch, processor)
+        torch.manual_seed(3)
+        learner = Learner(
+            build(replace(TINY, dropout=0.0), WORDS, pad=PAD), TrainingConfig(precision="float32"), ProcessGroup(CPU)
+        )
+        vectors = learner.model.vectors
+        monkeypatch.setattr(learner.model, "vectors", lambda *a, f=vectors: wide.append(is_wide()) or f(*a))
+        result = learner.compute_gradient([batch], batch.tokens, (1, 2))
+        found.append((result, [parameter.grad for parameter in learner.model.parameters()]))
+    assert wide == [not HAS_AMX, False]
+    (one, gradients), (other, expected) = found
+    assert one.loss == pytest.approx(other.loss, rel=1e-5)
+    assert one.norm == pytest.approx(other.norm, rel=1e-5)
+    for mine, its in zip(gradients, expected, strict=True):
+        assert torch.allclose(mine, its, rtol=1e-4, atol=1e-6)
+    assert not torch.allclose(gradients[0], expected[0].roll(1, 0), rtol=1e-4, atol=1e-6)  # the control
+
+
+@pytest.mark.parametrize("own", [{}, {CACHES[0]: "7"}])
+def test_fewer_shapes_are_remembered_where_each_takes_more_memory(monkeypatch: pytest.MonkeyPatch, own: dict[str, str]):
+    for processor, shapes in (({}, SHAPES), (AMD, FEW_SHAPES)):
+        be(monkeypatch, processor)
+        environment = dict.fromkeys(CACHES, SHAPES) | own
+        remember_few_shapes(environment)
+        assert environment == dict.fromkeys(CACHES, shapes) | own
