@@ -119,7 +119,7 @@ BAD = [
     ("translate -m {brief} -o . x", 2, ".: a folder; give the name of a file"),
     ("translate -m {brief} -o / x", 2, "/: a folder; give the name of a file"),
     ("inspect -m missing --out . x", 2, ".: a folder; give the name of a file"),
-    ("inspect -m missing --html . x", 2, ".: a folder; give the name of a file"),
+    ("inspect -m missing --html folder.html x", 2, "folder.html: a folder; give the name of a file"),
     ("insight . --out folder.html", 2, "folder.html: a folder; give the name of a file"),
     ("plot . --out folder.html", 2, "folder.html: a folder; give the name of a file"),
     ("info --preset tiny --diagram .", 2, ".: a folder; give the name of a file"),

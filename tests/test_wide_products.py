@@ -11,9 +11,9 @@ from dragoman import device
 from dragoman.config import TrainingConfig
 from dragoman.data.batches import Batch
 from dragoman.data.tokenizer import PAD
-from dragoman.device import instructions, is_wide, wide_products
+from dragoman.device import instructions, wide_products
 from dragoman.model import build
-from dragoman.model.packing import MULTIPLE, packed_rows
+from dragoman.model.packing import MULTIPLE, is_wide, packed_rows
 from dragoman.threads import CACHES, SHAPES
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner

@@ -56,11 +56,6 @@ def rounds() -> bool:
     return not torch.equal(x @ torch.eye(FEW), x)
 
 
-def is_wide() -> bool:
-    """Return whether oneDNN multiplies float32 on CPUs now, which `wide_products` allows."""
-    return bool(MATMUL.fp32_precision == "bf16")
-
-
 def device_of(wanted: Device) -> torch.device:
     """Return the device for a setting: 'auto' is a GPU where there is one; torchrun gives each process its own.
 

@@ -19,8 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig
-from dragoman.device import is_wide
-from dragoman.model.packing import Packing
+from dragoman.model.packing import Packing, is_wide
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None, float], Tensor]
 Rotate = Callable[[Tensor], Tensor]

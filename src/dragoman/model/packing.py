@@ -12,11 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragoman.device import is_wide
-
 # On CPUs, oneDNN plans a matmul anew for each number of rows, which may take several times as long as the matmul itself
 # (docs/notes/speed.md). So the packed form gets rows of zeros where it multiplies, up to a multiple of this.
 MULTIPLE = 64
+
+
+def is_wide() -> bool:
+    """Return whether oneDNN multiplies float32 on CPUs now: `dragoman.device.wide_products` allows it."""
+    return bool(torch.backends.mkldnn.matmul.fp32_precision == "bf16")  # type: ignore[attr-defined]
 
 
 def packed_rows(tokens: int, device: torch.device) -> int:
