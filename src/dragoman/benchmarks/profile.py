@@ -19,6 +19,7 @@ from dragoman.benchmarks.own_trainer import our_step, planned_batches
 from dragoman.benchmarks.peers.task import TrainingTask
 from dragoman.data.batches import Batch
 from dragoman.data.tokenizer import PAD
+from dragoman.device import wide_products
 from dragoman.inspection.cost import cost
 from dragoman.model.transformer import Transformer
 
@@ -41,6 +42,7 @@ def operations_per_update(model: Transformer, batch: Batch) -> float:
     return 3 * float(linear + encoder + model.config.decoder_layers * (causal + across))
 
 
+@wide_products()
 def matmul_rate(model: nn.Module, tokens: int, dtype: torch.dtype) -> float:
     """Return the operations per second of a model's matmuls alone, forward and backward, on its device.
 
