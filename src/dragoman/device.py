@@ -1,4 +1,4 @@
-"""Choose the device to compute on."""
+"""Choose the device to compute on, and what multiplies float32 on a CPU."""
 
 import os
 from collections.abc import Iterator
