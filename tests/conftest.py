@@ -143,6 +143,13 @@ def run_training(config: RunConfig) -> Notebook:
     return notebook
 
 
+def train_a_little(config: RunConfig) -> None:
+    """Train, on all processors, with PyTorch's own products: so little is learned that last digits decide on words."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dragoman.device.has_narrow_products", lambda: False)
+        run_training(config)
+
+
 @pytest.fixture
 def seeded_double_precision() -> Iterator[None]:
     """For equalities to 1e-12."""
@@ -263,13 +270,7 @@ def events(out: Path, event: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def trained(make_once: Callable[..., Path], corpus: tuple[str, str]) -> Path:
     """A run folder after a short training: a model that ends its sentences, no more. Not to be changed: copy it."""
-
-    def train(out: Path) -> None:
-        with pytest.MonkeyPatch.context() as patch:  # so little is learned that other last digits are other words
-            patch.setattr("dragoman.device.has_narrow_products", lambda: False)
-            run_training(run_config(corpus, out, max_steps=80, validate_every=40))
-
-    return make_once("toy", train)
+    return make_once("toy", lambda out: train_a_little(run_config(corpus, out, max_steps=80, validate_every=40)))
 
 
 def save_random(config: ModelConfig, tokenizer: Tokenizer, folder: Path, never: slice = slice(0)) -> Path:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import run_config, run_training, toy_pairs, write_tsv
+from conftest import run_config, toy_pairs, train_a_little, write_tsv
 from foreign import m2m100_folder, marian_folder
 from safetensors.torch import load_file
 from test_marian_model import EXPECTED, MARIAN
@@ -75,7 +75,7 @@ def form(request: pytest.FixtureRequest, make_once: Callable[..., Path]) -> Form
             settings = {"max_steps": 50, "validate_every": 50, "learning_rate": 0.4}
             config = run_config((corpus[0], dev), folder / "run", **settings)
             start = str(folder / "model")
-            run_training(replace(config, init_from=start, vocabulary=None, model=TransformerConfig()))
+            train_a_little(replace(config, init_from=start, vocabulary=None, model=TransformerConfig()))
         found = Translator.load(folder / own, threads=1).translate(texts)
         rows = [(text, str(each)) for text, each in zip(texts, found, strict=True) if str(each).strip()]
         assert len(rows) > 8
