@@ -24,7 +24,7 @@ from dragoman.threads import CACHES, SHAPES, control_groups, read
 # Of glibc's mallopt.
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
-FEW_SHAPES = "12"
+FEW_SHAPES = "12"  # that oneDNN remembers where each takes several megabytes; measured as fast as SHAPES
 
 
 def keep_freed_memory() -> None:
@@ -41,9 +41,10 @@ def keep_freed_memory() -> None:
 
 
 def remember_few_shapes(environment: MutableMapping[str, str]) -> None:
-    """Let oneDNN remember fewer shapes in this process, in place, where it trains in float32 and plans quickly.
+    """Let oneDNN remember fewer shapes in this process, in place, where it multiplies float32 in training.
 
-    Each takes several megabytes then. It reads that when it computes for the first time. What the user has set stays.
+    There it plans quickly. It reads the number when it computes for the first time. Numbers other than SHAPES stay:
+    they are the user's.
     """
     if has_narrow_products():
         for name in CACHES:
