@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dragoman.check import corpora
 from dragoman.check.corpora import check as check_sets
 from dragoman.check.detectors import CheckLimits
-from dragoman.check.report import CheckedCorpus, CheckReport
+from dragoman.check.report import MAX_LOCATIONS, CheckedCorpus, CheckReport
 from dragoman.check.rules import RULES
 from dragoman.cli import main
 from dragoman.commands.check import name_locations
@@ -165,6 +165,30 @@ def test_text_that_was_never_translated_is_found(check, tmp_path: Path):
     other = "Please could you tell me what the weather is going to be like in the mountains this week?"
     write_tsv(tmp_path / "a.tsv", [*train[:99], (train[99][0], other), *train[100:]])
     assert findings(check("a.tsv", "--json")[1])["one-language"]["locations"] == ["a.tsv:100"]
+
+
+def test_placeholders_that_a_program_fills_in_are_compared_and_no_others(check, tmp_path: Path):
+    differ = [
+        ("100 %% of %s", "100 % von %s"),
+        ("Error at %lld: %m", "Fehler bei %lld"),
+        ("It runs on $HOST now", "Es läuft jetzt auf $WIRT"),
+        ("Show {{user.name}} here", "Hier {{user.nome}} zeigen"),
+        ("One {% if many %}s{% endif %}", "Eins {% wenn many %}e{% endif %}"),
+        ("See `%s` in %{count} files", "Siehe `%d` in %{count} Dateien"),
+    ]
+    same = [
+        ("The command `%s` is gone", "Der Befehl '%s' ist fort"),
+        ("%1$s of {0}", "{0} mit %1$s"),
+        ("Read http://example.org/en", "Lesen Sie http://example.org/de"),
+        ("The <b>dog</b> sleeps at 9:30", "Der <i>Hund</i> schläft um 9:30"),
+        ("It costs 20 % more", "Es kostet 20% mehr"),
+    ]
+    write_tsv(tmp_path / "a.tsv", [*differ, *same])
+    found = findings(check("a.tsv", "--json")[1])["placeholders"]
+    assert found["count"] == len(differ)
+    assert found["locations"] == [f"a.tsv:{line}" for line in range(1, MAX_LOCATIONS + 1)]
+    write_tsv(tmp_path / "a.tsv", same)
+    assert "placeholders" not in findings(check("a.tsv", "--json")[1])
 
 
 SLOW = [pytest.param(*which, marks=pytest.mark.slow) for which in (("de", None), ("es", 20))]

@@ -1,8 +1,10 @@
 """Products of float32 by oneDNN, where MKL would use narrower instructions: as exact, and the same training."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from conftest import TINY
@@ -18,6 +20,8 @@ from dragoman.threads import CACHES, SHAPES
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner
 from dragoman.training.memory import FEW_SHAPES, remember_few_shapes
+from dragoman.training.signals import GracefulStop
+from dragoman.training.validation import mean_loss
 
 CPU, WORDS = torch.device("cpu"), 300
 AMD = {"avx512_f": True, "cpu_name": "AMD EPYC"}
@@ -90,6 +94,26 @@ def test_wide_products_train_as_narrow_ones_do(monkeypatch: pytest.MonkeyPatch):
     for mine, its in zip(gradients, expected, strict=True):
         assert torch.allclose(mine, its, rtol=1e-4, atol=1e-6)
     assert not torch.allclose(gradients[0], expected[0].roll(1, 0), rtol=1e-4, atol=1e-6)  # the control
+
+
+@torch.inference_mode()
+def test_the_loss_of_a_validation_is_that_of_narrow_products(monkeypatch: pytest.MonkeyPatch):
+    sources, targets = [[5, 6, 7] * 9, [9, 5], [8]], [[6, 7] * 8, [8], [5] * 40]
+    pairs = SimpleNamespace(
+        lengths=np.array([[len(s) + 1, len(t) + 1] for s, t in zip(sources, targets, strict=True)]),
+        batch=lambda rows: Batch.of([sources[row] for row in rows], [targets[row] for row in rows]),
+    )
+    torch.manual_seed(3)
+    model = build(TINY, WORDS, pad=PAD).eval()
+    vectors, wide, losses = model.vectors, [], []
+    monkeypatch.setattr(model, "vectors", lambda *a: wide.append(is_wide()) or vectors(*a))
+    for processor in (AMD, {}):
+        be(monkeypatch, processor)
+        losses.append(mean_loss(model, pairs, ProcessGroup(CPU), GracefulStop()))
+    assert wide == [CAN_BE_WIDE, False]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    targets[1] = [9]  # the control
+    assert mean_loss(model, pairs, ProcessGroup(CPU), GracefulStop()) != pytest.approx(losses[1], rel=1e-5)
 
 
 @pytest.mark.parametrize("own", [{}, {CACHES[0]: "7"}])

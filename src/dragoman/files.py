@@ -67,53 +67,57 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def atomic_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
-    """Yield the path of a draft to write; it replaces `path` when the block ends, and is deleted on an exception.
+def drafted(path: Path, unique: str = "") -> Iterator[Path]:
+    """Yield the path of a draft of `path`, where nothing is; what the block leaves there is deleted at its end.
 
-    With `shared`, several processes may write `path` at the same time: each has a draft of its own, and the last one to
-    finish wins. A draft that is left behind by kill -9 is overwritten by the next write, but not if `shared`.
-    The folder of `path` is made if it is missing. An OSError about the draft names `path`.
+    unique: as for `draft_of`. The folder of `path` is made if it is missing. An OSError about the draft names `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = draft_of(path, uuid4().hex if shared else "")
+    draft = draft_of(path, unique)
     try:
         with name_errors(path, draft):
             draft.unlink(missing_ok=True)  # a link would lead the write to another file
             yield draft
-            copy_permissions(path, draft)
-            sync(draft)
-            draft.replace(path)
-            sync(path.parent)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
+def atomic_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
+    """Yield the path of a draft to write; it replaces `path` when the block ends, and is deleted on an exception.
+
+    With `shared`, several processes may write `path` at the same time: each has a draft of its own, and the last one to
+    finish wins. A draft that is left behind by kill -9 is overwritten by the next write, but not if `shared`. For the
+    rest, see `drafted`.
+    """
+    with drafted(path, uuid4().hex if shared else "") as draft:
+        yield draft
+        copy_permissions(path, draft)
+        sync(draft)
+        draft.replace(path)
+        sync(path.parent)
+
+
+@contextlib.contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """Yield the path of a draft to write; it becomes `path` when the block ends, and is deleted on an exception.
 
-    Raise FileExistsError where `path` exists by then: of several processes, the first one to finish wins. The folder of
-    `path` is made if it is missing. An OSError about the draft names `path`.
+    Raise FileExistsError where `path` exists by then: of several processes, the first one to finish wins. For the rest,
+    see `drafted`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = draft_of(path, uuid4().hex)
-    try:
-        with name_errors(path, draft):
-            yield draft
-            sync(draft)
-            try:
-                os.link(draft, path)
-            except FileExistsError:
+    with drafted(path, uuid4().hex) as draft:
+        yield draft
+        sync(draft)
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        except OSError:  # a file system without hard links, such as exFAT
+            if path.exists():
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
-            except OSError:  # a file system without hard links, such as exFAT
-                if path.exists():
-                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
-                draft.rename(path)
-            sync(path.parent)
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
+            draft.rename(path)
+        sync(path.parent)
 
 
 @contextlib.contextmanager
@@ -293,16 +297,10 @@ def compressed(file: BinaryIO, path: Path) -> contextlib.AbstractContextManager[
 
 def replace_link(link: Path, target: Path) -> None:
     """Let the symbolic link `link` point to `target`, relative to where the link is, in one step."""
-    draft = draft_of(link)
-    try:
-        with name_errors(link, draft):
-            draft.unlink(missing_ok=True)
-            draft.symlink_to(os.path.relpath(target, link.parent))
-            draft.replace(link)
-            sync(link.parent)
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
+    with drafted(link) as draft:
+        draft.symlink_to(os.path.relpath(target, link.parent))
+        draft.replace(link)
+        sync(link.parent)
 
 
 def open_append(path: Path) -> TextIO:

@@ -3,6 +3,7 @@
 import math
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,9 +14,11 @@ from dragoman.check.characters import KIND, KINDS
 from dragoman.check.columns import CHECKED, RowBlock, TextColumn
 from dragoman.check.profile import Profile, log_ratios
 from dragoman.errors import UsageError
+from dragoman.text import placeholders
 
 SOURCE, TARGET = 0, 1
-PLACEHOLDER = re.compile(r"%(?:\d+\$)?[@cdfgisux](?![A-Za-z])|%\(\w+\)[dfs]|%\d(?!\d)|\$?\{\w*\}")
+FILLED_IN = {"brace", "printf", "template", "variable"}  # what a program replaces, of all that is kept
+PLACEHOLDER_SIGN = re.compile(r"[%{$]|<[%?]")  # every one of these has one, most texts have none
 MARKUP = re.compile(r"&(?:[a-z]{2,8}|#\d{1,7}|#x[0-9a-f]{1,6});|</?[a-z][a-z0-9]{0,9}(?:\s[^<>\n]{0,200})?/?>", re.I)
 COPIED_WORDS = 3  # shorter copies are often names
 COPIED_CHARACTERS = 20
@@ -142,10 +145,16 @@ def language_hits(block: RowBlock, profile: Profile) -> Iterator[Hits]:
 
 
 def placeholder_hits(block: RowBlock) -> Hits:
-    """Return the hits of the rule 'placeholders': rows whose two sides have different placeholders."""
+    """Return the hits of the rule 'placeholders': rows whose two sides have different ones that a program fills in."""
     differ = np.zeros(len(block), bool)
     for row, texts in enumerate(zip(*(column.texts for column in block.columns), strict=True)):
-        if any("%" in text or "{" in text for text in texts):
-            source, target = (sorted(PLACEHOLDER.findall(text[:CHECKED])) for text in texts)
+        if any(PLACEHOLDER_SIGN.search(text) for text in texts):
+            source, target = map(filled_in, texts)
             differ[row] = source != target
     return Hits("placeholders", differ)
+
+
+def filled_in(text: str) -> Counter[str]:
+    """Return how often each placeholder that a program fills in is in a text."""
+    quoted = text[:CHECKED].replace("`", "'")  # in code they count, too: a translation may quote it in another way
+    return Counter(found.text for found in placeholders.find(quoted) if found.kind in FILLED_IN)

@@ -13,7 +13,7 @@ from dragoman.data.corpus import Corpus
 from dragoman.data.dataset import Pairs
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.parts import EngineInParts
-from dragoman.device import TIMES_AT_ONCE
+from dragoman.device import TIMES_AT_ONCE, wide_products
 from dragoman.evaluation.metrics import Scores, evaluate
 from dragoman.model import Model
 from dragoman.training.distributed import ProcessGroup
@@ -62,6 +62,7 @@ def validate(
     return Validation(loss, evaluate(texts, [reference for _, reference in corpus.pairs]), texts)
 
 
+@wide_products()
 def mean_loss(model: Model, pairs: Pairs, group: ProcessGroup, stop: GracefulStop) -> float:
     """Return the loss of the pairs in nats per target token, labels not smoothed; the model must be in eval mode.
 
