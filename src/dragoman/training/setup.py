@@ -45,7 +45,7 @@ from dragoman.training.resume import (
 )
 from dragoman.training.run import Run
 from dragoman.training.terms import FILE, SourceTerms, mine_terms
-from dragoman.training.validation import LOSS_TOKENS
+from dragoman.training.validation import MAX_TOKENS
 from dragoman.waiting import use_threads
 
 INHERITED = (DefaultTags.RECORD, LanguageTags.RECORD, Origin.RECORD)  # of the model that a run starts from
@@ -195,7 +195,7 @@ def prepare_data(
     max_tokens = min(settings.max_tokens, int(settings.batch_tokens), limit or settings.max_tokens)
     before, dev_before = (checkpoint.progress.data, checkpoint.progress.dev_data) if checkpoint else ("", "")
     pairs = cached_dataset(train, tokenizers, max_tokens, data / "train.arrow", journal, before, settings.concatenate)
-    longest = min(LOSS_TOKENS, limit or LOSS_TOKENS)
+    longest = min(MAX_TOKENS, limit or MAX_TOKENS)
     dev_pairs = cached_dataset(dev, tokenizers, longest, data / "dev.arrow", journal, dev_before)
     if settings.terms:
         journal.log(f"{plural(mine_terms(pairs, tokenizers, data), 'term')} for the sources, listed in {data / FILE}")

@@ -25,7 +25,8 @@ from dragoman.translation.translator import Translator
 
 # On a GPU, TIMES_AT_ONCE as many; a sentence is as long as on a CPU.
 BLOCK = 64  # sentences that one process translates at a time
-LOSS_TOKENS = 4096  # the most tokens in a batch, and in a sentence; in a search, of all sources
+MAX_TOKENS = 4096  # in a sentence, and in all sources of a search
+LOSS_TOKENS = 1024  # in a batch of shorter sentences: training keeps its memory meanwhile, so few are added to it
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ def mean_loss(model: Model, pairs: Pairs, group: ProcessGroup, stop: GracefulSto
     All processes must call this. The result means nothing where `stop` ends it early.
     """
     objective = Objective(model, 0.0)
-    batches = plan_batches(pairs.lengths, LOSS_TOKENS * TIMES_AT_ONCE.get(group.device.type, 1), 0, 0)
+    tokens = LOSS_TOKENS * TIMES_AT_ONCE.get(group.device.type, 1)
+    batches = plan_batches(pairs.lengths, max(tokens, int(pairs.lengths.max())), 0, 0)
     own: list[float] = []
     for number in range(group.rank, len(batches), group.size):
         if stop:
@@ -93,7 +95,7 @@ def translate_all(
     """
     times = TIMES_AT_ONCE.get(group.device.type, 1)
     # A dev pair may be a whole book, and a process has to end some seconds after it is asked to.
-    engine = EngineInParts(torch_engine([model], tokenizers.target), lambda *_: end_if(stop), LOSS_TOKENS * times)
+    engine = EngineInParts(torch_engine([model], tokenizers.target), lambda *_: end_if(stop), MAX_TOKENS * times)
     translator = Translator(model, tokenizers, SearchConfig(beam=1, split="none"), NO_SAFEGUARDS, engine)
     sources = [source for source, _ in corpus.pairs]
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
