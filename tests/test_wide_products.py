@@ -1,6 +1,8 @@
 """Products of float32 by oneDNN, where MKL would use narrower instructions: as exact, and the same training."""
 
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +12,16 @@ import torch
 from conftest import TINY
 
 from dragoman import device
+from dragoman.commands.pairs import compute_by_pair
 from dragoman.config import TrainingConfig
 from dragoman.data.batches import Batch
+from dragoman.data.spec import parse_corpora
 from dragoman.data.tokenizer import PAD
+from dragoman.decoding.forced import score
 from dragoman.device import instructions, wide_products
 from dragoman.model import build
 from dragoman.model.packing import MULTIPLE, is_wide, packed_rows
+from dragoman.model_folder import read_model
 from dragoman.threads import CACHES, SHAPES
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner
@@ -114,6 +120,25 @@ def test_the_loss_of_a_validation_is_that_of_narrow_products(monkeypatch: pytest
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     targets[1] = [9]  # the control
     assert mean_loss(model, pairs, ProcessGroup(CPU), GracefulStop()) != pytest.approx(losses[1], rel=1e-5)
+
+
+def test_scores_of_pairs_are_those_of_narrow_products(
+    monkeypatch: pytest.MonkeyPatch, trained: Path, corpus: tuple[str, str]
+):
+    (model, tokenizers), found, wide = read_model(trained / "best"), [], []
+    vectors = model.vectors
+    monkeypatch.setattr(model, "vectors", lambda *a: wide.append(is_wide()) or vectors(*a))
+    for processor in (AMD, {}):
+        be(monkeypatch, processor)
+        results = compute_by_pair(
+            parse_corpora([corpus[1]]), trained / "best", model, tokenizers, partial(score, model), "no score"
+        )
+        found.append([likelihood.log_p for _, likelihood in results if likelihood])
+    assert set(wide[: len(wide) // 2]) == {CAN_BE_WIDE}
+    assert set(wide[len(wide) // 2 :]) == {False}
+    totals, expected = ([sum(one) for one in each] for each in found)
+    assert totals == pytest.approx(expected, rel=1e-4)
+    assert totals[1:] != pytest.approx(expected[:-1], rel=1e-4)  # the control
 
 
 @pytest.mark.parametrize("own", [{}, {CACHES[0]: "7"}])

@@ -11,6 +11,7 @@ from dragoman.data.corpus import LeftOut, Row, stream_rows
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.forced import max_positions
+from dragoman.device import wide_products
 from dragoman.model import Model
 from dragoman.text.extent import model_scripts
 from dragoman.text.scripts import direction_warning
@@ -60,7 +61,8 @@ def compute_by_pair(
             sides = tokenizers.encode_sides(*texts, *tags)
             pairs = [EncodedPair(*pair, tag) for pair in zip(block, *sides, strict=True)]
             fitting = [pair for pair in pairs if max(len(pair.source), len(pair.target)) < max_length]
-            results = iter(compute([pair.source for pair in fitting], [pair.target for pair in fitting]))
+            with wide_products():
+                results = iter(compute([pair.source for pair in fitting], [pair.target for pair in fitting]))
             for pair in pairs:
                 if max(len(pair.source), len(pair.target)) < max_length:
                     yield pair, next(results)
