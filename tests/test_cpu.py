@@ -8,11 +8,12 @@ import resource
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 import torch
-from conftest import TINY, TINY_RECURRENT
+from conftest import TINY, TINY_RECURRENT, toy_pairs, write_tsv
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
@@ -427,6 +428,59 @@ def test_freed_memory_is_used_again_without_asking_the_system_unless_the_user_sa
     before, after = new_pages()
     assert after <= 2 * once < 4 * once < before
     assert min(new_pages(MALLOC_MMAP_THRESHOLD_="1000000")) > 4 * once
+
+
+HOLD = """
+import sys
+from pathlib import Path
+import numpy as np
+import torch
+from dragoman.data.batches import Batch
+from dragoman.data.corpus import read_corpus
+from dragoman.model_folder import read_model
+from dragoman.training.distributed import ProcessGroup
+from dragoman.training.memory import free_unused, keep_freed_memory
+from dragoman.training.signals import GracefulStop
+from dragoman.training.validation import validate
+
+class Pairs:
+    lengths = np.array([[2, 2]])
+    def batch(self, rows):
+        return Batch.of([[5]], [[5]])
+
+def held():
+    return int(Path("/proc/self/statm").read_text().split()[1])  # pages
+
+cpu = torch.device("cpu")
+corpus = read_corpus([sys.argv[1]])
+model, tokenizers = read_model(Path(sys.argv[2]))
+def act():
+    if sys.argv[3] == "free":
+        free_unused(cpu)
+    else:
+        validate(model, tokenizers, Pairs(), corpus, ProcessGroup(cpu), GracefulStop(), lambda share: None)
+
+act()  # whatever is needed once
+keep_freed_memory()
+kept, between, last = (torch.ones(1 << 24) for _ in range(3))  # 64 MB each
+before = held()
+del between
+print(before - held())
+act()
+print(before - held(), float(kept.sum() + last.sum()))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="glibc has it")
+@pytest.mark.parametrize("act", ["free", "validate"])
+def test_a_validation_gives_unused_memory_back(trained: Path, tmp_path: Path, act: str):
+    dev = write_tsv(tmp_path / "dev.tsv", toy_pairs(3))
+    command = [sys.executable, "-c", HOLD, dev, str(trained / "best"), act]
+    kept, given_back, total = map(float, subprocess.run(command, check=True, capture_output=True).stdout.split())
+    block = (1 << 26) // resource.getpagesize()
+    assert abs(kept) < block / 8
+    assert block * 7 / 8 < given_back < block * 3 / 2
+    assert total == 2**25
 
 
 def test_a_gpu_does_not_use_attention_by_cudnn(monkeypatch: pytest.MonkeyPatch):

@@ -52,10 +52,16 @@ def remember_few_shapes(environment: MutableMapping[str, str]) -> None:
                 environment[name] = FEW_SHAPES
 
 
-def free_cache(device: torch.device) -> None:
-    """Release the GPU memory that PyTorch keeps for later use; do nothing for a CPU."""
+def free_unused(device: torch.device) -> None:
+    """Give back what PyTorch keeps of a GPU's memory, and what the C library keeps of main memory, for later use.
+
+    Without glibc, main memory stays as it is.
+    """
     if device.type == "cuda":
         torch.cuda.empty_cache()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim:
+        trim(0)
 
 
 def peak_memory() -> int:

@@ -18,6 +18,7 @@ from dragoman.evaluation.metrics import Scores, evaluate
 from dragoman.model import Model
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.loss import Objective
+from dragoman.training.memory import free_unused
 from dragoman.training.signals import GracefulStop
 from dragoman.translation.engines import torch_engine
 from dragoman.translation.safeguards import NO_SAFEGUARDS
@@ -56,8 +57,10 @@ def validate(
     """
     model.eval()
     show(0.0)
+    free_unused(group.device)  # what training kept for its next step does not fit what is needed here, and the reverse
     loss = mean_loss(model, pairs, group, stop)
     texts = translate_all(model, tokenizers, corpus, group, stop, show)
+    free_unused(group.device)
     if any(group.gather(bool(stop))):
         return None
     return Validation(loss, evaluate(texts, [reference for _, reference in corpus.pairs]), texts)
