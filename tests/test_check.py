@@ -175,6 +175,9 @@ def test_placeholders_that_a_program_fills_in_are_compared_and_no_others(check, 
         ("Show {{user.name}} here", "Hier {{user.nome}} zeigen"),
         ("One {% if many %}s{% endif %}", "Eins {% wenn many %}e{% endif %}"),
         ("See `%s` in %{count} files", "Siehe `%d` in %{count} Dateien"),
+        ('Click <a href="%s">here</a>', 'Klicken Sie <a href="%d">hier</a>'),
+        ("Open https://{host}:%d/ now", "Jetzt https://{port}:%d/ öffnen"),
+        ("Is it %d%% or more?", "Ist es %d oder mehr?"),
     ]
     same = [
         ("The command `%s` is gone", "Der Befehl '%s' ist fort"),
@@ -182,6 +185,9 @@ def test_placeholders_that_a_program_fills_in_are_compared_and_no_others(check, 
         ("Read http://example.org/en", "Lesen Sie http://example.org/de"),
         ("The <b>dog</b> sleeps at 9:30", "Der <i>Hund</i> schläft um 9:30"),
         ("It costs 20 % more", "Es kostet 20% mehr"),
+        ('The <a href="%s">dog</a> sleeps', "Der Hund schläft: %s"),
+        ("Read http://example.org/%C3%A4/%sx", "Lesen Sie http://example.org/%E4%BD/%sx"),
+        ("The scale is %d%% now", "Der Maßstab ist jetzt %d %%"),
     ]
     write_tsv(tmp_path / "a.tsv", [*differ, *same])
     found = findings(check("a.tsv", "--json")[1])["placeholders"]

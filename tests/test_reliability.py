@@ -79,7 +79,7 @@ from dragoman.training.checkpoint import (
 )
 from dragoman.training.journal import Journal, StepMetrics
 from dragoman.training.learner import Learner
-from dragoman.training.validation import MAX_TOKENS, Stopped, end_if
+from dragoman.training.validation import SEARCH_TOKENS, Stopped, end_if
 
 Corpus = tuple[str, str]
 
@@ -795,7 +795,7 @@ def test_a_book_among_the_dev_pairs_does_not_delay_the_end(tokenizer: Tokenizer)
         shares.append(share)
         end_if(stop)
 
-    engine, greedy = EngineInParts(plain, before, MAX_TOKENS), SearchConfig(beam=1, extra_length=1)
+    engine, greedy = EngineInParts(plain, before, SEARCH_TOKENS), SearchConfig(beam=1, extra_length=1)
     sources = [[5 + number % 7] * (1 + number * 37 % 20) for number in range(1000)]
     constraints = [Constraints(prefix=(5 + number % 3,)) for number in range(1000)]
     for own in (None, constraints):
@@ -815,7 +815,7 @@ def test_a_book_among_the_dev_pairs_does_not_delay_the_end(tokenizer: Tokenizer)
     with pytest.raises(Stopped):
         engine.search(sources, greedy)
     assert len(searched) == 2
-    assert max(searched) <= MAX_TOKENS < sum(map(len, sources))
+    assert max(searched) <= SEARCH_TOKENS < sum(map(len, sources))
 
 
 @pytest.mark.parametrize(("first", "code"), [(signal.SIGTERM, ASKED), (signal.SIGINT, 130)])

@@ -12,6 +12,7 @@ import torch
 from conftest import TINY
 
 from dragoman import device
+from dragoman.alignment.heads import alignment_weights, default_head
 from dragoman.commands.pairs import compute_by_pair
 from dragoman.config import TrainingConfig
 from dragoman.data.batches import Batch
@@ -20,6 +21,7 @@ from dragoman.data.tokenizer import PAD
 from dragoman.decoding.forced import score
 from dragoman.device import instructions, wide_products
 from dragoman.model import build
+from dragoman.model.attention import FEW_KEYS, explicit_attention, fused_attention
 from dragoman.model.packing import MULTIPLE, is_wide, packed_rows
 from dragoman.model_folder import read_model
 from dragoman.threads import CACHES, SHAPES
@@ -27,7 +29,7 @@ from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner
 from dragoman.training.memory import FEW_SHAPES, remember_few_shapes
 from dragoman.training.signals import GracefulStop
-from dragoman.training.validation import mean_loss
+from dragoman.training.validation import LOSS_TOKENS, mean_loss
 
 CPU, WORDS = torch.device("cpu"), 300
 AMD = {"avx512_f": True, "cpu_name": "AMD EPYC"}
@@ -102,9 +104,28 @@ def test_wide_products_train_as_narrow_ones_do(monkeypatch: pytest.MonkeyPatch):
     assert not torch.allclose(gradients[0], expected[0].roll(1, 0), rtol=1e-4, atol=1e-6)  # the control
 
 
+@pytest.mark.parametrize("keys", [FEW_KEYS, FEW_KEYS + 1, 3 * FEW_KEYS])
+def test_attention_is_as_exact_whichever_way_it_is_computed(monkeypatch: pytest.MonkeyPatch, keys: int):
+    query, key, value = (torch.randn(2, 3, size, 32) for size in (100, keys, keys))
+    mask = torch.ones(2, 1, 1, keys, dtype=torch.bool)
+    mask[1, ..., 70:] = False
+    expected = explicit_attention(query.double(), key.double(), value.double(), mask)
+    fused = torch.nn.functional.scaled_dot_product_attention
+    calls = []
+    monkeypatch.setattr(
+        "torch.nn.functional.scaled_dot_product_attention", lambda *a, **k: calls.append(1) or fused(*a, **k)
+    )
+    be(monkeypatch, AMD)
+    with wide_products():
+        assert torch.allclose(fused_attention(query, key, value, mask).double(), expected, atol=1e-5)
+        assert not torch.allclose(fused_attention(query, key, value).double(), expected, atol=1e-5)  # the control
+    assert bool(calls) == (keys > FEW_KEYS or not CAN_BE_WIDE)
+
+
 @torch.inference_mode()
 def test_the_loss_of_a_validation_is_that_of_narrow_products(monkeypatch: pytest.MonkeyPatch):
-    sources, targets = [[5, 6, 7] * 9, [9, 5], [8]], [[6, 7] * 8, [8], [5] * 40]
+    longest = 2 * LOSS_TOKENS["cpu"]
+    sources, targets = [[5, 6, 7] * 9, [9, 5], [8]], [[6, 7] * 8, [8], [5] * longest]
     pairs = SimpleNamespace(
         lengths=np.array([[len(s) + 1, len(t) + 1] for s, t in zip(sources, targets, strict=True)]),
         batch=lambda rows: Batch.of([sources[row] for row in rows], [targets[row] for row in rows]),
@@ -116,29 +137,29 @@ def test_the_loss_of_a_validation_is_that_of_narrow_products(monkeypatch: pytest
     for processor in (AMD, {}):
         be(monkeypatch, processor)
         losses.append(mean_loss(model, pairs, ProcessGroup(CPU), GracefulStop()))
-    assert wide == [CAN_BE_WIDE, False]
+    assert wide == 2 * [CAN_BE_WIDE] + 2 * [False]  # two batches: the longest sentence has one of its own
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     targets[1] = [9]  # the control
     assert mean_loss(model, pairs, ProcessGroup(CPU), GracefulStop()) != pytest.approx(losses[1], rel=1e-5)
 
 
-def test_scores_of_pairs_are_those_of_narrow_products(
-    monkeypatch: pytest.MonkeyPatch, trained: Path, corpus: tuple[str, str]
+@pytest.mark.parametrize("command", ["score", "align"])
+def test_score_and_align_find_what_narrow_products_do(
+    monkeypatch: pytest.MonkeyPatch, trained: Path, corpus: tuple[str, str], command: str
 ):
     (model, tokenizers), found, wide = read_model(trained / "best"), [], []
-    vectors = model.vectors
-    monkeypatch.setattr(model, "vectors", lambda *a: wide.append(is_wide()) or vectors(*a))
+    weights = partial(alignment_weights, model, head=default_head(model))
+    compute = partial(score, model) if command == "score" else weights
+    start = model.start
+    monkeypatch.setattr(model, "start", lambda *a: wide.append(is_wide()) or start(*a))
     for processor in (AMD, {}):
         be(monkeypatch, processor)
-        results = compute_by_pair(
-            parse_corpora([corpus[1]]), trained / "best", model, tokenizers, partial(score, model), "no score"
-        )
-        found.append([likelihood.log_p for _, likelihood in results if likelihood])
+        results = compute_by_pair(parse_corpora([corpus[1]]), trained / "best", model, tokenizers, compute, "nothing")
+        found.append([torch.tensor(one.log_p) if command == "score" else one for _, one in results if one is not None])
     assert set(wide[: len(wide) // 2]) == {CAN_BE_WIDE}
     assert set(wide[len(wide) // 2 :]) == {False}
-    totals, expected = ([sum(one) for one in each] for each in found)
-    assert totals == pytest.approx(expected, rel=1e-4)
-    assert totals[1:] != pytest.approx(expected[:-1], rel=1e-4)  # the control
+    assert all(torch.allclose(one, its, rtol=1e-4, atol=1e-5) for one, its in zip(*found, strict=True))
+    assert not torch.allclose(found[0][0], found[1][0].flip(0), rtol=1e-4, atol=1e-5)  # the control
 
 
 @pytest.mark.parametrize("own", [{}, {CACHES[0]: "7"}])

@@ -17,8 +17,7 @@ from dragoman.errors import UsageError
 from dragoman.text import placeholders
 
 SOURCE, TARGET = 0, 1
-FILLED_IN = {"brace", "printf", "template", "variable"}  # what a program replaces, of all that is kept
-PLACEHOLDER_SIGN = re.compile(r"[%{$]|<[%?]")  # every one of these has one, most texts have none
+PLACEHOLDER_SIGN = re.compile(r"[%{$]|<\?")  # each one that a program fills in has one, most texts have none
 MARKUP = re.compile(r"&(?:[a-z]{2,8}|#\d{1,7}|#x[0-9a-f]{1,6});|</?[a-z][a-z0-9]{0,9}(?:\s[^<>\n]{0,200})?/?>", re.I)
 COPIED_WORDS = 3  # shorter copies are often names
 COPIED_CHARACTERS = 20
@@ -149,12 +148,6 @@ def placeholder_hits(block: RowBlock) -> Hits:
     differ = np.zeros(len(block), bool)
     for row, texts in enumerate(zip(*(column.texts for column in block.columns), strict=True)):
         if any(PLACEHOLDER_SIGN.search(text) for text in texts):
-            source, target = map(filled_in, texts)
+            source, target = (Counter(placeholders.find_filled_in(text[:CHECKED])) for text in texts)
             differ[row] = source != target
     return Hits("placeholders", differ)
-
-
-def filled_in(text: str) -> Counter[str]:
-    """Return how often each placeholder that a program fills in is in a text."""
-    quoted = text[:CHECKED].replace("`", "'")  # in code they count, too: a translation may quote it in another way
-    return Counter(found.text for found in placeholders.find(quoted) if found.kind in FILLED_IN)

@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from dragoman.config import AttentionConfig
 from dragoman.model.packing import Packing, is_wide
 
+FEW_KEYS = 256  # for more, PyTorch's kernel is faster in float32, and keeps no scores in memory
+
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None, float], Tensor]
 Rotate = Callable[[Tensor], Tensor]
 
@@ -33,8 +35,10 @@ def fused_attention(
     query (..., T, K), key (..., S, K), value (..., S, V), mask broadcastable to (..., T, S) -> (..., T, V). dropout:
     the share of weights that is dropped. Raise ValueError, naming both shapes, where they do not fit.
     """
-    if query.device.type == "cpu" and (query.dtype in (torch.bfloat16, torch.float16) or is_wide()):
-        return explicit_attention(query, key, value, mask, dropout)  # PyTorch's kernel takes several times as long
+    if query.device.type == "cpu":
+        half = query.dtype in (torch.bfloat16, torch.float16)
+        if half or (is_wide() and key.size(-2) <= FEW_KEYS):  # PyTorch's kernel takes several times as long
+            return explicit_attention(query, key, value, mask, dropout)
     mask = check_attention_inputs(query, key, value, mask)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
 

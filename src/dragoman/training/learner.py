@@ -22,7 +22,7 @@ from dragoman.model.recurrent import Recurrent
 from dragoman.training.batch_loader import MicroBatches
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.loss import Objective
-from dragoman.training.memory import checkpoint_activations, free_unused
+from dragoman.training.memory import checkpoint_activations, free_cache
 from dragoman.training.optimizer import adam
 from dragoman.training.parallel import DataParallel, GradientSync, LocalStats, SingleProcess
 from dragoman.training.precision import DTYPES, LossScale
@@ -130,7 +130,7 @@ class Learner:
                     raise
                 failed = True
             if failed:  # after `except`, because inside it the error still holds the memory
-                free_unused(self.group.device)
+                free_cache(self.group.device)
                 break
         values = [float(loss) for loss in losses]
         seconds = time.monotonic() - began if self.group.first else 0.0

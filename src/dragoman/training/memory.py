@@ -52,13 +52,14 @@ def remember_few_shapes(environment: MutableMapping[str, str]) -> None:
                 environment[name] = FEW_SHAPES
 
 
-def free_unused(device: torch.device) -> None:
-    """Give back what PyTorch keeps of a GPU's memory, and what the C library keeps of main memory, for later use.
-
-    Without glibc, main memory stays as it is.
-    """
+def free_cache(device: torch.device) -> None:
+    """Release the GPU memory that PyTorch keeps for later use; do nothing for a CPU."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
+
+
+def return_freed_memory() -> None:
+    """Return to the system what the C library has kept since `keep_freed_memory`; do nothing without glibc."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim:
         trim(0)

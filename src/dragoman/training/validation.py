@@ -18,16 +18,17 @@ from dragoman.evaluation.metrics import Scores, evaluate
 from dragoman.model import Model
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.loss import Objective
-from dragoman.training.memory import free_unused
+from dragoman.training.memory import return_freed_memory
 from dragoman.training.signals import GracefulStop
 from dragoman.translation.engines import torch_engine
 from dragoman.translation.safeguards import NO_SAFEGUARDS
 from dragoman.translation.translator import Translator
 
-# On a GPU, TIMES_AT_ONCE as many; a sentence is as long as on a CPU.
-BLOCK = 64  # sentences that one process translates at a time
-MAX_TOKENS = 4096  # in a sentence, and in all sources of a search
-LOSS_TOKENS = 1024  # in a batch of shorter sentences: training keeps its memory meanwhile, so few are added to it
+MAX_TOKENS = 4096  # of a sentence
+# In a batch for the loss, if no sentence is longer. On a CPU they are few: their memory comes on top of training's.
+LOSS_TOKENS = {"cpu": 1024, "cuda": 32768}
+# What one process translates at a time, and the tokens of all its sources; on a GPU, TIMES_AT_ONCE as many.
+BLOCK, SEARCH_TOKENS = 64, 4096
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,10 @@ def validate(
     """
     model.eval()
     show(0.0)
-    free_unused(group.device)  # what training kept for its next step does not fit what is needed here, and the reverse
+    return_freed_memory()  # training has kept it in blocks of other sizes than are needed here
     loss = mean_loss(model, pairs, group, stop)
     texts = translate_all(model, tokenizers, corpus, group, stop, show)
-    free_unused(group.device)
+    return_freed_memory()
     if any(group.gather(bool(stop))):
         return None
     return Validation(loss, evaluate(texts, [reference for _, reference in corpus.pairs]), texts)
@@ -73,8 +74,8 @@ def mean_loss(model: Model, pairs: Pairs, group: ProcessGroup, stop: GracefulSto
     All processes must call this. The result means nothing where `stop` ends it early.
     """
     objective = Objective(model, 0.0)
-    tokens = LOSS_TOKENS * TIMES_AT_ONCE.get(group.device.type, 1)
-    batches = plan_batches(pairs.lengths, max(tokens, int(pairs.lengths.max())), 0, 0)
+    tokens = max(LOSS_TOKENS[group.device.type], int(pairs.lengths.max()))
+    batches = plan_batches(pairs.lengths, tokens, 0, 0)
     own: list[float] = []
     for number in range(group.rank, len(batches), group.size):
         if stop:
@@ -98,7 +99,7 @@ def translate_all(
     """
     times = TIMES_AT_ONCE.get(group.device.type, 1)
     # A dev pair may be a whole book, and a process has to end some seconds after it is asked to.
-    engine = EngineInParts(torch_engine([model], tokenizers.target), lambda *_: end_if(stop), MAX_TOKENS * times)
+    engine = EngineInParts(torch_engine([model], tokenizers.target), lambda *_: end_if(stop), SEARCH_TOKENS * times)
     translator = Translator(model, tokenizers, SearchConfig(beam=1, split="none"), NO_SAFEGUARDS, engine)
     sources = [source for source, _ in corpus.pairs]
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]))

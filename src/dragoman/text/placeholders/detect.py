@@ -61,6 +61,9 @@ def _pattern(kinds: Sequence[Kind]) -> re.Pattern[str]:
 
 PLACEHOLDER, PLACEHOLDER_OR_NUMBER = _pattern(ORDER), _pattern((*ORDER, "number"))
 TEMPLATE = _pattern(["template"])
+FILLED_IN: tuple[Kind, ...] = ("template", "brace", "variable", "printf")  # what a program replaces
+REPLACED = _pattern(FILLED_IN)
+ENCODED = re.compile("%[0-9A-Fa-f]{2}")  # a byte of a URL
 SIGN = re.compile(r"[@`<{$%&:]|[wW]{3}\.")  # every placeholder has one, most texts have none
 POSITIONAL = re.compile(r"%(?!%|\(|\d+\$|L?\d+$).+ | \{(?:![rsa])?(?::.*)?\}", re.VERBOSE)
 MARKS: dict[Kind, str] = {"brace": "{}", "printf": "%"}
@@ -96,6 +99,21 @@ def find(text: str, numbers: bool = False) -> list[Placeholder]:
         end = match.end() if kind != "url" else match.start() + _url_length(match[0])
         placeholders.append(Placeholder(match.start(), end, text[match.start() : end], kind))
     return placeholders
+
+
+def find_filled_in(text: str) -> list[str]:
+    """Return the placeholders that a program fills in, such as "%s" and "{name}", also those in tags, URLs and code.
+
+    "%%", which may follow another one, is one of its own.
+    """
+    found = []
+    for placeholder in find(text.replace("`", "'")):  # code that is quoted in another way has them, too
+        if placeholder.kind in FILLED_IN:
+            found.append(placeholder.text)
+        elif placeholder.kind in ("tag", "url", "email"):
+            found += [match[0] for match in REPLACED.finditer(ENCODED.sub("", placeholder.text))]
+    parts = ((one.removesuffix("%%"), "%%") if one.endswith("%%") else (one,) for one in found)
+    return [part for each in parts for part in each if part]
 
 
 def _url_length(url: str) -> int:
