@@ -3,7 +3,6 @@
 import math
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,7 +16,6 @@ from dragoman.errors import UsageError
 from dragoman.text import placeholders
 
 SOURCE, TARGET = 0, 1
-PLACEHOLDER_SIGN = re.compile(r"[%{$]|<\?")  # each one that a program fills in has one, most texts have none
 MARKUP = re.compile(r"&(?:[a-z]{2,8}|#\d{1,7}|#x[0-9a-f]{1,6});|</?[a-z][a-z0-9]{0,9}(?:\s[^<>\n]{0,200})?/?>", re.I)
 COPIED_WORDS = 3  # shorter copies are often names
 COPIED_CHARACTERS = 20
@@ -147,7 +145,6 @@ def placeholder_hits(block: RowBlock) -> Hits:
     """Return the hits of the rule 'placeholders': rows whose two sides have different ones that a program fills in."""
     differ = np.zeros(len(block), bool)
     for row, texts in enumerate(zip(*(column.texts for column in block.columns), strict=True)):
-        if any(PLACEHOLDER_SIGN.search(text) for text in texts):
-            source, target = (Counter(placeholders.find_filled_in(text[:CHECKED])) for text in texts)
-            differ[row] = source != target
+        source, target = (sorted(placeholders.find_filled_in(text[:CHECKED])) for text in texts)
+        differ[row] = source != target
     return Hits("placeholders", differ)

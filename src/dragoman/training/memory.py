@@ -34,7 +34,7 @@ def keep_freed_memory() -> None:
     once, which must fill every page with zeros before the next step can use it: a fifth of the time of a `base` model
     (docs/notes/speed.md).
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    mallopt = of_c_library("mallopt")
     if mallopt and not any(name == "GLIBC_TUNABLES" or name.startswith("MALLOC_") for name in os.environ):
         mallopt(M_MMAP_MAX, 0)
         mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
@@ -60,9 +60,13 @@ def free_cache(device: torch.device) -> None:
 
 def return_freed_memory() -> None:
     """Return to the system what the C library has kept since `keep_freed_memory`; do nothing without glibc."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim:
+    if trim := of_c_library("malloc_trim"):
         trim(0)
+
+
+def of_c_library(name: str) -> Callable[..., int] | None:
+    """Return a function of Linux's C library by its name; None where there is none, as for what glibc alone has."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
 
 
 def peak_memory() -> int:

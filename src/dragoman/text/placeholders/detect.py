@@ -63,6 +63,7 @@ PLACEHOLDER, PLACEHOLDER_OR_NUMBER = _pattern(ORDER), _pattern((*ORDER, "number"
 TEMPLATE = _pattern(["template"])
 FILLED_IN: tuple[Kind, ...] = ("template", "brace", "variable", "printf")  # what a program replaces
 REPLACED = _pattern(FILLED_IN)
+REPLACED_SIGN = re.compile(r"[%{$]|<\?")  # as SIGN, for these
 ENCODED = re.compile("%[0-9A-Fa-f]{2}")  # a byte of a URL
 SIGN = re.compile(r"[@`<{$%&:]|[wW]{3}\.")  # every placeholder has one, most texts have none
 POSITIONAL = re.compile(r"%(?!%|\(|\d+\$|L?\d+$).+ | \{(?:![rsa])?(?::.*)?\}", re.VERBOSE)
@@ -106,8 +107,10 @@ def find_filled_in(text: str) -> list[str]:
 
     "%%", which may follow another one, is one of its own.
     """
-    found = []
-    for placeholder in find(text.replace("`", "'")):  # code that is quoted in another way has them, too
+    found: list[str] = []
+    if not REPLACED_SIGN.search(text):
+        return found
+    for placeholder in find(text.replace("`", "'")):  # so that none is part of code, which may be quoted differently
         if placeholder.kind in FILLED_IN:
             found.append(placeholder.text)
         elif placeholder.kind in ("tag", "url", "email"):
