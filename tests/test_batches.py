@@ -103,9 +103,13 @@ def test_pairs_put_together_at_random_would_differ_in_length_and_break_the_limit
     assert lengths[batch].sum(axis=0).max() <= size < tokens(lengths, batch)
 
 
-def test_a_sentence_longer_than_a_batch_raises():
-    with pytest.raises(ValueError, match="a sentence has 41 tokens, a batch at most 40"):
-        plan_batches(np.array([(3, 3), (5, 41)]), 40, 0, 0)
+def test_a_pair_longer_than_a_batch_is_alone_in_one_and_makes_no_other_batch_larger():
+    lengths = np.array([(20, 3), (5, 41), (100, 1), (20, 20), (7, 15)])
+    for epoch in range(5):
+        batches = as_lists(plan_batches(lengths, 40, 0, epoch))
+        assert [1] in batches
+        assert [2] in batches
+        assert max(tokens(lengths, batch) for batch in batches if batch not in ([1], [2])) == 40
 
 
 def test_planning_a_million_pairs_takes_no_time():

@@ -54,14 +54,11 @@ def plan_batches(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int, 
     """Return the batches of one epoch, in random order, which `seed` and `epoch` decide.
 
     lengths (n, 2): tokens of each source and target, EOS included. Every pair comes once, or as `repeats` says. No
-    batch has more than `batch_tokens` tokens on either side, padding included. Pairs of similar length go together;
-    which of them, and in what order, differs by epoch. Raise ValueError where a single sentence is longer than a batch
-    may be.
+    batch has more than `batch_tokens` tokens on either side, padding included; a pair with more is a batch of its own.
+    Pairs of similar length go together; which of them, and in what order, differs by epoch.
     """
     width = np.maximum(lengths[:, 0], lengths[:, 1])
     max_width = int(width.max(initial=1))
-    if max_width > batch_tokens:
-        raise ValueError(f"a sentence has {max_width} tokens, a batch at most {batch_tokens}")
     random = np.random.default_rng((seed, epoch))
     order = weighted_indices(repeats, seed, epoch) if repeats else np.arange(len(width), dtype=np.int32)
     random.shuffle(order)
@@ -71,7 +68,7 @@ def plan_batches(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int, 
     starts = [0]
     while starts[-1] < len(order):
         widest = max_width - int(slack[order[starts[-1]]])
-        starts.append(starts[-1] + batch_tokens // max(widest, 1))
+        starts.append(starts[-1] + max(batch_tokens // max(widest, 1), 1))
     return Plan(order, np.array(starts), random.permutation(len(starts) - 1))
 
 

@@ -16,7 +16,7 @@ from dragoman.data.batches import Batch, Ids, pad_rows, plan_batches, source_bat
 from dragoman.data.tokenizer import BOS
 from dragoman.model import Model
 
-TOKENS = 4096  # of a batch on either side, padding included
+TOKENS = 4096  # of a batch on either side, padding included; a longer pair is alone in one
 LOGITS = 2**22  # at a time
 MAX_TOKENS = 1024  # of a side, EOS included, that a command takes: the memory of attention grows with the square
 
@@ -84,7 +84,7 @@ def token_log_p(model: Model, batch: Batch) -> Tensor:
 def forced_batches(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> Iterator[tuple[list[int], Batch]]:
     """Yield batches of pairs of similar length, on the model's device, each with the indices of its pairs."""
     lengths = np.array([[len(s) + 1, len(t) + 1] for s, t in zip(sources, targets, strict=True)]).reshape(-1, 2)
-    batches, device = plan_batches(lengths, max(TOKENS, lengths.max(initial=1)), 0, 0), next(model.parameters()).device
+    batches, device = plan_batches(lengths, TOKENS, 0, 0), next(model.parameters()).device
     for number in range(len(batches)):
         rows = batches[number].tolist()
         labels = pad_rows([targets[row] for row in rows])

@@ -25,7 +25,8 @@ from dragoman.translation.safeguards import NO_SAFEGUARDS
 from dragoman.translation.translator import Translator
 
 MAX_TOKENS = 4096  # of a sentence
-# In a batch for the loss, if no sentence is longer. On a CPU they are few: their memory comes on top of training's.
+# In a batch for the loss; a pair with more is alone in one. On a CPU they are few: their memory comes on top of
+# training's.
 LOSS_TOKENS = {"cpu": 1024, "cuda": 32768}
 # What one process translates at a time, and the tokens of all its sources; on a GPU, TIMES_AT_ONCE as many.
 BLOCK, SEARCH_TOKENS = 64, 4096
@@ -74,8 +75,7 @@ def mean_loss(model: Model, pairs: Pairs, group: ProcessGroup, stop: GracefulSto
     All processes must call this. The result means nothing where `stop` ends it early.
     """
     objective = Objective(model, 0.0)
-    tokens = max(LOSS_TOKENS[group.device.type], int(pairs.lengths.max()))
-    batches = plan_batches(pairs.lengths, tokens, 0, 0)
+    batches = plan_batches(pairs.lengths, LOSS_TOKENS[group.device.type], 0, 0)
     own: list[float] = []
     for number in range(group.rank, len(batches), group.size):
         if stop:
