@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from xml.etree import ElementTree
 
 import numpy as np
@@ -127,6 +128,12 @@ def test_curves_are_drawn_as_the_reader_asks_and_saved(visit: Any, following: Ru
     with tab.context.expect_page() as opened:  # what is typed stays
         tab.get_by_role("link", name="Training runs").click()
     opened.value.locator("#runs tbody tr").first.wait_for()
+
+
+def test_a_logarithmic_axis_that_spans_little_has_round_numbers(visit: Any, following: Running):
+    page = open_runs(visit, following, f"#run={quote(NAME)}&log=1")
+    values = figure(page, "Training loss").locator("svg text[text-anchor=end]").all_text_contents()[:-1]
+    assert values == ["7", "8", "9"]  # the loss falls from 9 to 7
 
 
 def test_the_film_shows_what_the_server_computed(visit: Any, following: Running):

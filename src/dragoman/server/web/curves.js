@@ -41,14 +41,14 @@ function ticks(low, high, most) {
   return found;
 }
 
-// Those of a logarithmic scale; low and high are exponents.
+// Those of a logarithmic scale, as exponents, like low and high; where it spans little, those of a linear one.
 function powers(low, high) {
   const found = [];
   for (let power = Math.floor(low); power <= high; power++) {
     for (const factor of high - low > 3 ? [1] : [1, 2, 5]) found.push(Math.log10(factor) + power);
   }
   const inside = found.filter((one) => low <= one && one <= high);
-  return inside.length > 1 ? inside : ticks(low, high, 4);
+  return inside.length > 1 ? inside : ticks(10 ** low, 10 ** high, 4).map(Math.log10);
 }
 
 // runs: each with its name, slot and points; returns the width, the height and the content of an SVG.
@@ -73,7 +73,7 @@ function chart(runs, curve, settings, width, ink) {
   for (const one of log ? powers(low, high) : ticks(low, high, 5)) {
     const y = TOP + HIGH - ((one - low) / (high - low)) * HIGH;
     parts.push(`<path d="M${LEFT} ${y.toFixed(1)}H${width - RIGHT}" stroke="${ink}" stroke-opacity=".15"/>`);
-    parts.push(text(LEFT - 6, y + 4, shown(log ? Number((10 ** one).toPrecision(3)) : one), "end"));
+    parts.push(text(LEFT - 6, y + 4, shown(log ? Number((10 ** one).toPrecision(4)) : one), "end"));
   }
   for (const x of ticks(left, right, width < 400 ? 3 : 6)) parts.push(text(toX(x), TOP + HIGH + 16, shown(x), "middle"));
   parts.push(text(width - RIGHT, TOP + HIGH + 32, t(`by.${settings.by}`), "end"));
