@@ -20,7 +20,7 @@ from dragoman.device import device_of
 from dragoman.model import Model, build
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner
-from dragoman.training.setup import configure_torch, gpu_settings_kept
+from dragoman.training.setup import configure_torch, settings_of_torch_kept
 
 pytestmark = [
     pytest.mark.gpu,
@@ -160,7 +160,7 @@ def test_a_run_goes_on_where_there_is_no_gpu_and_its_model_translates_there(corp
 
 
 def test_training_multiplies_float32_as_tf32():
-    with gpu_settings_kept():
+    with settings_of_torch_kept():
         configure_torch(TrainingConfig(threads=1), ProcessGroup(device_of("cuda")))
         assert torch.get_float32_matmul_precision() == "high"
     assert torch.get_float32_matmul_precision() == "highest"

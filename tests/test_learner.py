@@ -2,6 +2,7 @@
 
 import copy
 import math
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -321,6 +322,23 @@ FAULTS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "memory on a CPU": (no_memory_on_a_cpu, "not enough memory"),
     "memory in the backward pass": (lambda loss: Inside.apply(loss, True), "not enough memory"),
 }
+
+
+def test_after_a_lack_of_memory_what_was_computed_is_free_before_the_next_step(
+    ids: Ids, monkeypatch: pytest.MonkeyPatch
+):
+    """The control: before the error it is held."""
+    one, held, alive = learner(), [], []
+
+    def failing(loss: Tensor) -> Tensor:
+        held.append(weakref.ref(loss.grad_fn))
+        alive.append(held[0]() is not None)
+        return Inside.apply(loss, True)
+
+    spoiled(one, failing)
+    monkeypatch.setattr("dragoman.training.learner.free_cache", lambda _: alive.append(held[0]() is not None))
+    steps(one, ids, range(1))
+    assert alive == [True, False]
 
 
 SETTINGS: dict[str, dict[str, Any]] = {"plain": {}, "ordered": {"deterministic": True}, "ema": {"ema": 0.9}}

@@ -691,6 +691,32 @@ def test_sigterm_saves_and_the_same_command_resumes(
     same_run(out, whole)
 
 
+def group_asked_in(step: int) -> None:
+    """A fault: in that step, SIGTERM comes to all processes of the group, as from systemd or Slurm."""
+    work, so_far = Learner.update, count(1)
+
+    def wrapped(*arguments: Any) -> Any:
+        if next(so_far) == step:
+            # Not from this process, whose workers would end without a complaint.
+            subprocess.run(["kill", "-TERM", "--", f"-{os.getpgrp()}"], start_new_session=True, check=True)
+            time.sleep(0.5)  # a worker that ends is noticed
+        return work(*arguments)
+
+    os.setpgrp()
+    Learner.update = wrapped  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_sigterm_to_the_whole_group_saves_after_the_step_in_progress(
+    corpus: Corpus, tmp_path: Path, whole: Whole, workers: int
+):
+    file = settings_file(config_of(corpus, tmp_path / "run", workers=workers))
+    said = ended(file, tmp_path / "log", ASKED, partial(group_asked_in, 3))
+    assert "stopped at step 3;" in said
+    ended(file, tmp_path / "log", 0)
+    same_run(tmp_path / "run", whole)
+
+
 def test_sigterm_at_any_time_saves_and_the_same_command_resumes(corpus: Corpus, tmp_path: Path, whole: Whole):
     out, chance = tmp_path / "run", random.Random(1)
     file = settings_file(config_of(corpus, out))

@@ -1,6 +1,7 @@
 """Training: a run that was stopped, however it was stopped, is resumed as if nothing had happened."""
 
 import dataclasses
+import gc
 import io
 import itertools
 import json
@@ -13,6 +14,7 @@ import signal
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -126,6 +128,34 @@ def test_workers_that_make_the_batches_change_nothing(corpus: Corpus, tmp_path: 
     while threading.active_count() > before and time.monotonic() < deadline:  # PyTorch ends its own, and does not wait
         time.sleep(0.01)
     assert threading.active_count() <= before
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_run_that_is_over_holds_no_memory_and_leaves_the_threads_as_they_were(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+):
+    """At once, not when Python happens to look for cycles."""
+    learners, open_run = [], loop.open_run
+
+    def opened(*arguments: Any) -> Any:
+        found = open_run(*arguments)
+        learners.append(weakref.ref(found.learner))
+        return found
+
+    monkeypatch.setattr(loop, "open_run", opened)
+    before, threads = torch.get_num_threads(), []
+    monkeypatch.setattr(Notebook, "step", lambda *_: threads.append(torch.get_num_threads()))
+    torch.optim.Adam([torch.zeros(1)])  # the first one of a process holds the frames that it is called from
+    torch.set_num_threads(2)
+    gc.disable()
+    try:
+        run_training(brief_run(corpus, tmp_path / "run", max_steps=2, workers=workers))
+        assert [one() for one in learners] == [None]
+        assert torch.get_num_threads() == 2
+        assert set(threads) == {1}
+    finally:
+        gc.enable()
+        torch.set_num_threads(before)
 
 
 def test_workers_are_for_gpus_and_share_the_cores(monkeypatch: pytest.MonkeyPatch):

@@ -95,7 +95,6 @@ def main(arguments: list[str]) -> None:
         raise UsageError("--originals is a weight: use it with corpora that have weights, not share=")
     for words in () if options.synthesis.shard else (options.dev, test):
         read_corpus(words)  # what is wrong with it is reported before, not after, hours of work
-    import torch
 
     from dragoman.device import device_of
     from dragoman.evaluation.compare import compare_models
@@ -110,7 +109,6 @@ def main(arguments: list[str]) -> None:
 
     out = Path(options.out)
     set_threads(options.training.threads, options.quiet)
-    threads = torch.get_num_threads()
     teacher = find_model(Path(options.teacher))
     check_is_smaller(options.model, teacher)
     progress, device = TextProgress(quiet=options.quiet), device_of(options.training.device)
@@ -125,7 +123,6 @@ def main(arguments: list[str]) -> None:
             prepare_student(run, teacher)
     with open_journal(run, options.quiet) as journal:
         train(run, journal)
-    torch.set_num_threads(threads)
     names = " and ".join(spec.name for spec in parse_corpora(test))
     progress.log(f"comparing teacher and student on {names}, each in all of its engines and types")
     comparison = compare_models({"teacher": teacher, "student": out}, test, options.search)

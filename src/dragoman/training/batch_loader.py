@@ -7,8 +7,12 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Generator, Iterable, Iterator
+from ctypes import c_bool
+from functools import partial
+from multiprocessing.sharedctypes import RawValue
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
@@ -19,7 +23,7 @@ from dragoman.threads import granted_cores
 MAX_WORKERS = 8  # by default
 AHEAD = 4  # batches that each worker makes in advance
 
-Turn = tuple[int, int]  # an epoch, and which of its batches
+Turn = tuple[int, int, np.ndarray]  # an epoch, which of its batches, and the indices of its pairs
 MicroBatches = list[Batch | None]  # None: empty, or another process's
 
 WORKER_DIED = (
@@ -58,10 +62,12 @@ def load_batches(
     while it hands over a batch.
     """
     options: dict[str, Any] = {}
+    closing = RawValue(c_bool)
     if workers:
         # Forked processes may not use the threads of `tokenizers`; set here, it does not warn of them.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-        options = {"multiprocessing_context": "fork", "worker_init_fn": begin_worker, "prefetch_factor": AHEAD}
+        begin = partial(begin_worker, closing)
+        options = {"multiprocessing_context": "fork", "worker_init_fn": begin, "prefetch_factor": AHEAD}
     loader: DataLoader[Any] = DataLoader(
         _Turns(make),
         batch_size=None,
@@ -76,6 +82,8 @@ def load_batches(
         yield from loader
     except (ConnectionError, EOFError) as error:  # it died while it handed over a batch
         raise DragomanError(WORKER_DIED) from error
+    finally:
+        closing.value = True
 
 
 @contextlib.contextmanager
@@ -89,9 +97,19 @@ def dead_workers_explained() -> Iterator[None]:
         raise DragomanError(WORKER_DIED) from error
 
 
-def begin_worker(number: int) -> None:
-    """Leave Ctrl-C to the training, which finishes its step, and the threads of `tokenizers` to it, too."""
+def begin_worker(closing: Any, number: int) -> None:
+    """Leave to the training what asks all processes to stop, because it finishes its step, and `tokenizers`' threads.
+
+    closing: a value that all processes share, true once the training needs no more batches: then SIGTERM, which Python
+    sends at its end to workers that are still there, ends this one.
+    """
+
+    def end_if_closing(*_: Any) -> None:
+        if closing.value:
+            os._exit(0)
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, end_if_closing)
     signal.set_wakeup_fd(-1)  # where the training learns of its own signals
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 

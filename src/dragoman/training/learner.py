@@ -26,6 +26,7 @@ from dragoman.training.memory import checkpoint_activations, free_cache
 from dragoman.training.optimizer import adam
 from dragoman.training.parallel import DataParallel, GradientSync, LocalStats, SingleProcess
 from dragoman.training.precision import DTYPES, LossScale
+from dragoman.training.signals import GracefulStop
 
 
 @dataclass
@@ -81,7 +82,7 @@ class Learner:
         tokens: int,
         rate: float,
         seeds: tuple[int, ...],
-        stop: bool = False,
+        stop: GracefulStop | None = None,
         began: float = 0.0,
     ) -> StepResult:
         """Take one step of Adam with learning rate `rate`; return what was measured.
@@ -103,15 +104,16 @@ class Learner:
         micro_batches: MicroBatches,
         tokens: int,
         seeds: tuple[int, ...],
-        stop: bool = False,
+        stop: GracefulStop | None = None,
         began: float = 0.0,
     ) -> StepResult:
         """Compute the gradient of a batch's mean loss on all processes; return the loss and what else was measured.
 
         The gradient, not yet scaled and clipped, is left in the parameters for `apply_gradient`. tokens: the batch's
         target tokens. A process works through the micro-batches whose number modulo the number of processes is its
-        rank. `seeds` and that number decide dropout. `stop`: this process was asked to stop; `began`: when, on the
-        monotonic clock of this process, the training would have begun without any pause.
+        rank. `seeds` and that number decide dropout. stop: whether this process was asked to stop, which it may be
+        until its last backward pass is done; began: when, on the monotonic clock of this process, the training would
+        have begun without any pause.
         """
         self.objective.train()
         scale = self.loss_scale.value / tokens
@@ -120,9 +122,7 @@ class Learner:
         for number, batch, counts in self.own_micro_batches(micro_batches):
             try:
                 seed_dropout(*seeds, number)
-                loss = self.loss(batch.to(self.group.device))
-                (loss * (scale * counts)).backward()
-                losses.append(loss.detach() * counts)
+                losses.append(self.backward(batch.to(self.group.device), scale * counts) * counts)
                 count += batch.tokens * counts
                 self.sync.end_micro_batch()
             except (RuntimeError, MemoryError) as error:
@@ -134,7 +134,7 @@ class Learner:
                 break
         values = [float(loss) for loss in losses]
         seconds = time.monotonic() - began if self.group.first else 0.0
-        total = self.sync.reduce(LocalStats(values, count, failed, stop, seconds), len(micro_batches))
+        total = self.sync.reduce(LocalStats(values, count, failed, bool(stop), seconds), len(micro_batches))
         # BPE-dropout makes more tokens than were counted before.
         correction = tokens / max(total.tokens, 1)
         norm = total.norm / self.loss_scale.value * tokens / max(total.tokens, 1)
@@ -161,6 +161,15 @@ class Learner:
                 yield number, batch, True
             elif self.sync.lockstep:
                 yield number, next(other for other in micro_batches if other is not None), False
+
+    def backward(self, batch: Batch, scale: float) -> Tensor:
+        """Add the gradient of a batch's loss times `scale` to those of the parameters; return the loss, detached.
+
+        Where it fails, what it computed until then is free again.
+        """
+        loss = self.loss(batch)
+        (loss * scale).backward()
+        return loss.detach()
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the label-smoothed loss of a batch in nats, summed over its target tokens: a scalar with gradients.

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dragoman.config import RunConfig
+from dragoman.config import RunConfig, TrainingConfig
 from dragoman.console import format_duration
 from dragoman.data.batches import Plan, plan_batches, split_batch
+from dragoman.data.dataset import Pairs
 from dragoman.errors import DragomanError, UsageError, is_out_of_memory, plural
 from dragoman.files import require_links
 from dragoman.model import parameter_count
@@ -33,7 +34,7 @@ from dragoman.training.limits import (
 from dragoman.training.optimizer import learning_rate
 from dragoman.training.reports import describe_best, describe_best_score, report_skipped, report_validation
 from dragoman.training.run import Run
-from dragoman.training.setup import gpu_settings_kept, open_run
+from dragoman.training.setup import open_run, settings_of_torch_kept
 from dragoman.training.signals import GracefulStop, end_at_once, exit_for, graceful_stop
 from dragoman.training.validation import Validation, is_better, validate
 
@@ -59,7 +60,7 @@ def train(config: RunConfig, journal: Journal | None = None) -> TrainingProgress
     if journal is None:
         with open_journal(config) as journal:
             return train(config, journal)
-    with init_distributed(config.training) as group, gpu_settings_kept(), contextlib.ExitStack() as stack:
+    with init_distributed(config.training) as group, settings_of_torch_kept(), contextlib.ExitStack() as stack:
         if group.first:
             stack.enter_context(lock_folder(Path(config.out)))
             require_links(Path(config.out))
@@ -83,6 +84,11 @@ def open_journal(config: RunConfig, quiet: bool = False) -> Journal:
     return Journal(Path(config.out), RunConsole(), quiet, tensorboard=board, active=first)
 
 
+def plan_epoch(pairs: Pairs, settings: TrainingConfig, epoch: int) -> Plan:
+    """Return the batches of an epoch."""
+    return plan_batches(pairs.lengths, int(settings.batch_tokens), settings.seed, epoch, pairs.repeats)
+
+
 class Loop:
     """A session of a run, from its present state to its end, or until a signal stops it."""
 
@@ -90,8 +96,9 @@ class Loop:
         self.run, self.progress, self.journal, self.settings = run, run.progress, run.journal, run.config.training
         device = run.group.device
         workers = default_workers(device) if self.settings.workers is None else self.settings.workers
-        self.plan = lru_cache(maxsize=2 if workers else 1)(self.plan_of)  # workers begin the next epoch early
-        self.plan_epoch()
+        plan = partial(plan_epoch, run.pairs, self.settings)
+        self.plan = lru_cache(maxsize=2 if workers else 1)(plan)  # workers begin the next epoch early
+        self.begin_epoch()
         self.loader = load_batches(self.make_batch, self.turns(), workers, pin=device.type == "cuda")
         # Not from this epoch's batches: with weights, epochs differ, and a resumed run validates where it would have.
         usual = int(run.pairs.lengths.max(axis=1).sum()) // int(self.settings.batch_tokens)
@@ -151,7 +158,7 @@ class Loop:
         tokens = self.target_tokens(indices)
         rate = learning_rate(progress.step + 1, run.config.model.d_model, settings)
         seeds = (settings.seed, epoch, progress.batch)
-        result = run.learner.update(next(self.loader), tokens, rate, seeds, bool(stop), self.began)
+        result = run.learner.update(next(self.loader), tokens, rate, seeds, stop, self.began)
         progress.batch += 1
         if result.skipped:
             progress.skipped += 1
@@ -162,7 +169,7 @@ class Loop:
             progress.target_tokens += result.tokens
         if progress.batch == len(self.batches):
             progress.epoch, progress.batch = epoch + 1, 0
-            self.plan_epoch()
+            self.begin_epoch()
         progress.seconds = result.seconds
         if not result.skipped:
             self.journal.step(
@@ -184,28 +191,24 @@ class Loop:
         progress.finished = reason_to_end(progress, settings)
         return result
 
-    def plan_epoch(self) -> None:
+    def begin_epoch(self) -> None:
         """Set `batches` to those of the epoch that the run is in; go on to the next epoch while one has none."""
         while not len(self.plan(self.progress.epoch)):
             self.progress.epoch += 1  # weights of corpora are so small that it is no pair's turn
         self.batches = self.plan(self.progress.epoch)
 
-    def plan_of(self, epoch: int) -> Plan:
-        """Return the batches of an epoch."""
-        pairs, settings = self.run.pairs, self.settings
-        return plan_batches(pairs.lengths, int(settings.batch_tokens), settings.seed, epoch, pairs.repeats)
-
     def turns(self) -> Iterator[Turn]:
         """Yield all batches from where the run is, without end."""
         first = self.progress.batch
         for epoch in itertools.count(self.progress.epoch):
-            yield from ((epoch, batch) for batch in range(first, len(self.plan(epoch))))
+            plan = self.plan(epoch)
+            yield from ((epoch, batch, plan[batch]) for batch in range(first, len(plan)))
             first = 0
 
     def make_batch(self, turn: Turn) -> MicroBatches:
         """Return the micro-batches of a batch, perhaps in another process."""
-        epoch, batch = turn
-        return self.micro_batches(self.plan(epoch)[batch], (self.settings.seed, epoch, batch))
+        epoch, batch, indices = turn
+        return self.micro_batches(indices, (self.settings.seed, epoch, batch))
 
     def micro_batches(self, indices: np.ndarray, seeds: tuple[int, ...]) -> MicroBatches:
         """Return the micro-batches of the pairs at `indices`; None for those of other processes, and for empty ones.

@@ -189,6 +189,7 @@ def prepare_data(
         size = parameter_count(outline(config.model, len(tokenizers.source), tokenizers.target_vocabulary))
         check_size(size, group.device)
     if settings.batch_tokens == "auto":
+        configure_torch(settings, group)  # for the trial, which is to be like the training
         settings = replace(settings, batch_tokens=batch_tokens_that_fit(config, tokenizers, group, journal))
         config = replace(config, training=settings)
     limit = config.model.max_positions
@@ -242,7 +243,7 @@ def default_micro_batches(settings: TrainingConfig, group: ProcessGroup) -> int:
 
 
 def configure_torch(settings: TrainingConfig, group: ProcessGroup) -> str:
-    """Set PyTorch's threads and memory for this process, and what `gpu_settings_kept` restores.
+    """Set PyTorch's memory for this process, and what `settings_of_torch_kept` restores.
 
     Return what `use_threads` returns: a sentence for the user, or ''.
     """
@@ -258,13 +259,15 @@ def configure_torch(settings: TrainingConfig, group: ProcessGroup) -> str:
 
 
 @contextlib.contextmanager
-def gpu_settings_kept() -> Iterator[None]:
-    """Restore, after the block, how this process multiplies on a GPU: TF32 and determinism are for training."""
+def settings_of_torch_kept() -> Iterator[None]:
+    """Restore, after the block, PyTorch's number of threads and what is for training on a GPU: TF32 and determinism."""
+    threads = torch.get_num_threads()
     precision, deterministic = torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled()
     warns = torch.is_deterministic_algorithms_warn_only_enabled()
     try:
         yield
     finally:
+        torch.set_num_threads(threads)
         torch.set_float32_matmul_precision(precision)
         torch.use_deterministic_algorithms(deterministic, warn_only=warns)
 
