@@ -1,6 +1,8 @@
 """Watching attention changes nothing, and what is recorded is what the layers weighed their values with."""
 
 import dataclasses
+import gc
+import weakref
 
 import pytest
 import torch
@@ -32,6 +34,20 @@ def capture_of(model: Model, real: Tensor | None = None) -> AttentionCapture:
     capture = AttentionCapture(model)
     capture.run(SOURCE, TARGET, real)
     return capture
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_capture_that_is_over_holds_no_memory(name: str):
+    """At once, not when Python happens to look for cycles."""
+    gc.disable()
+    try:
+        capture = capture_of(make(name))
+        copy = weakref.ref(capture.model)
+        assert copy()
+        del capture
+        assert copy() is None
+    finally:
+        gc.enable()
 
 
 def kernels(model: Model) -> list:

@@ -17,7 +17,7 @@ from conftest import TINY, TINY_RECURRENT, toy_pairs, write_tsv
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from dragoman.config import FeedForwardConfig, ModelConfig, SearchConfig
+from dragoman.config import AblationConfig, FeedForwardConfig, ModelConfig, SearchConfig
 from dragoman.data.tokenizer import PAD
 from dragoman.decoding.search import BLOCK, PLAIN_ROWS, argmax, topk
 from dragoman.decoding.torch_engine import TorchEngine
@@ -71,6 +71,19 @@ def test_a_packed_model_answers_as_the_model_does_which_stays_as_it_is(kind: str
         expected, found = model(source, target), packed(source, target)
         assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
         assert (found - model(source.flip(1), target)).abs().max() > 1e-3  # the control
+
+
+@pytest.mark.parametrize("change", ["query-key", "query-key-value"])
+@torch.inference_mode()
+def test_a_matrix_with_several_names_is_packed_once_and_under_each(change: Any):
+    model = build(AblationConfig(**vars(TINY), change=change), WORDS, pad=PAD).eval()
+    packed = pack_weights(model)
+    assert not any(type(module) is nn.Linear for module in packed.modules())
+    layers = [each.encoder[0].attention for each in (model, packed)]
+    assert [layer.key is layer.query for layer in layers] == [True, True]
+    assert [layer.value is layer.query for layer in layers] == [change == "query-key-value"] * 2
+    source, target = torch.randint(3, WORDS, (3, 9)), torch.randint(3, WORDS, (3, 5))
+    assert torch.allclose(packed(source, target), model(source, target), atol=1e-4)
 
 
 def test_what_cannot_be_packed_is_left_as_it_is():
@@ -275,6 +288,17 @@ def test_an_output_is_the_same_alone_or_in_a_crowd_in_each_type(kind: str, name:
             assert alone == together
         others = [[id - 1 for id in ids] for ids in sources]
         assert [engine.search([ids], search)[0] for ids in others[:4]] != together[:4]  # the control
+
+
+@pytest.mark.parametrize("name", supported_types())
+def test_a_model_with_few_positions_searches_in_each_type(name: str):
+    torch.manual_seed(1)
+    model = build(replace(TINY, positions="learned", max_length=10), WORDS, pad=PAD).eval()
+    engine, search = TorchEngine(model, compute_type=name), SearchConfig(beam=2, extra_length=5)
+    sources = [torch.randint(4, WORDS, (length,)).tolist() for length in (1, 2, 5, 8, 9)]
+    together, alone = engine.search(sources, search), [engine.search([ids], search)[0] for ids in sources]
+    assert [found[0].tokens for found in alone] == [found[0].tokens for found in together]
+    assert name == "float32" or alone == together
 
 
 @torch.inference_mode()

@@ -67,7 +67,7 @@ def test_the_size_of_blocks_and_pieces_changes_nothing(monkeypatch, rows, rows_o
     given = some(tokens=7, with_bias=with_bias)
     whole, other = output_loss(*given, 0.1), some(tokens=7)[0]
     monkeypatch.setitem(module.BLOCK, "cpu", 5 * rows)
-    monkeypatch.setitem(module.PIECE, "cpu", 5 * rows_of_piece // torch.get_num_threads())
+    monkeypatch.setattr(module, "PIECE", 5 * rows_of_piece // torch.get_num_threads())
     pieces = output_loss(*given, 0.1)
     assert gap(pieces, whole) <= 1e-12
     together = zip(gradients(pieces, given), gradients(whole, given), strict=True)

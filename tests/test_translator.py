@@ -23,8 +23,9 @@ from dragoman.config.search import Split
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import BYTES, EOS, SPECIAL, Tokenizer
 from dragoman.decoding import torch_engine
+from dragoman.decoding.engine import Constraints
 from dragoman.decoding.forced import score
-from dragoman.decoding.torch_engine import SEARCH_TOKENS, TorchEngine
+from dragoman.decoding.torch_engine import MIN_BEAMS_WITH_TERMS, SEARCH_TOKENS, TorchEngine
 from dragoman.errors import UsageError
 from dragoman.files import replace_link
 from dragoman.model import build
@@ -464,6 +465,38 @@ def test_batches_of_a_search_are_bounded_and_lose_nothing(translator: Translator
     assert [hypothesis.tokens for hypothesis in hypotheses] == [hypothesis.tokens for hypothesis in alone]
     assert max(sizes) <= SEARCH_TOKENS // SHORT.beam
     assert 1 < len(sizes) < len(sources)
+
+
+@pytest.mark.parametrize(
+    ("search", "terms", "hypotheses"),
+    [
+        (SearchConfig(beam=1), False, 1),
+        (SearchConfig(beam=7), False, 7),
+        (SearchConfig(beam=1), True, MIN_BEAMS_WITH_TERMS),
+        (SearchConfig(beam=7), True, 7),
+        (SearchConfig(beam=1, temperature=1.0, n_best=4), False, 1),
+    ],
+)
+def test_batches_are_as_large_as_their_hypotheses_allow(
+    translator: Translator, search: SearchConfig, terms: bool, hypotheses: int
+):
+    """With terms there are more than asked for; samples are drawn one after the other."""
+
+    class Enough(Exception):
+        pass
+
+    class Recording:
+        config, parameters = translator.model.config, translator.model.parameters
+
+        def start(self, source: torch.Tensor) -> object:
+            raise Enough(len(source))
+
+    length = 100
+    sources = [[300] * (length - 1)] * (2 * SEARCH_TOKENS // length)
+    constraints = [Constraints(terms=(((301,),),) if terms else ())] * len(sources)
+    with pytest.raises(Enough) as rows:
+        TorchEngine(Recording()).search(sources, search, constraints)  # type: ignore[arg-type]
+    assert rows.value.args == (SEARCH_TOKENS // hypotheses // length,)
 
 
 # How a translator is made.

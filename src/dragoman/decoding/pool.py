@@ -278,7 +278,8 @@ class Pool:
         others = {asked: None for search in alike for asked in search.waiting}
         # Threads share what there is: with all of it in one batch, the others would have nothing to do.
         share = math.ceil((sum(len(batch.rows) for batch in self.running) + len(others)) / len(self.threads))
-        rows = nearest_in_length(first, others, min(self.tokens, max_batch_tokens(config)), share)
+        tokens = min(self.tokens, max_batch_tokens(config, with_terms=bool(first.row.constraints.terms)))
+        rows = nearest_in_length(first, others, tokens, share)
         for asked in rows:
             asked.started = True
             for search in asked.searches:

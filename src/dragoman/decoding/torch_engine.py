@@ -31,10 +31,10 @@ from dragoman.decoding.terms import constrained_search
 from dragoman.device import TIMES_AT_ONCE
 from dragoman.errors import UsageError
 from dragoman.inference.incremental import prepare
-from dragoman.inference.products import FEWEST_KEYS, resolve_type
+from dragoman.inference.products import FEWEST_KEYS, is_steady, resolve_type
 from dragoman.model import Model, Seq2Seq
 
-SEARCH_TOKENS = 16_384  # rows of a batch times its longest source: bounds memory, not results; on a GPU more
+SEARCH_TOKENS = 16_384  # hypotheses of a batch times its longest source: bounds memory, not results; on a GPU more
 MIN_BEAMS_WITH_TERMS = 5
 
 
@@ -42,6 +42,7 @@ class TorchEngine:
     """The engine that searches in PyTorch, with one model or an ensemble. See `Engine`."""
 
     forces_terms = True
+    fewest_keys = 0  # of a source, padding included
 
     def __init__(
         self,
@@ -56,14 +57,16 @@ class TorchEngine:
         or WORD, as `token_boundaries` returns it; () where no terms are searched for. suppressed: tokens that no output
         has, except in its prefix. compute_type: what the models multiply in. Raise UsageError where the device cannot.
         """
-        self.boundaries, self.suppressed = boundaries, list(suppressed)
-        self.device = next(models[0].parameters()).device
+        self.suppressed, self.device = list(suppressed), next(models[0].parameters()).device
+        self.boundaries = torch.tensor(boundaries, device=self.device) if boundaries else None
         self.compute_type = resolve_type(compute_type, self.device)
         fast = [prepare(model, self.compute_type) for model in models]
         self.model: Seq2Seq = fast[0] if len(fast) == 1 else Ensemble(fast)
         self.max_positions = min(
             (model.config.max_positions for model in models if model.config.max_positions), default=None
         )
+        if is_steady(models[0], self.compute_type):
+            self.fewest_keys = min(FEWEST_KEYS, self.max_positions or FEWEST_KEYS)
 
     def __repr__(self) -> str:
         return f"native engine on {self.device}{f' in {self.compute_type}' * (self.compute_type != 'float32')}"
@@ -83,7 +86,7 @@ class TorchEngine:
         hypotheses: dict[int, list[Hypothesis]] = {}
         for with_terms in (False, True):
             rows = [row for row, own in enumerate(constraints) if bool(own.terms) == with_terms]
-            for batch in batches_by_length(rows, sources, max_batch_tokens(config, self.device)):
+            for batch in batches_by_length(rows, sources, max_batch_tokens(config, self.device, with_terms)):
                 ids, own = [sources[row] for row in batch], [constraints[row] for row in batch]
                 hypotheses |= zip(batch, finish(self.search_batch(ids, config, own, observe)), strict=True)
         return [hypotheses[row] for row in range(len(sources))]
@@ -102,8 +105,8 @@ class TorchEngine:
         nothing. Raise UsageError for terms together with sampling or groups of beams. For `observe`, see `search`.
         """
         source, max_lengths = source_batch(sources).to(self.device), self.max_lengths(sources, config)
-        if self.compute_type != "float32" and source.size(1) < FEWEST_KEYS:
-            source = pad(source, (0, FEWEST_KEYS - source.size(1)), value=PAD)
+        if source.size(1) < self.fewest_keys:
+            source = pad(source, (0, self.fewest_keys - source.size(1)), value=PAD)
         processors = self.processors(config, constraints)
         output = OutputSpec(BOS, EOS, max_lengths.to(self.device), config.length_penalty, processors, dropped)
         if constraints[0].terms:
@@ -111,10 +114,9 @@ class TorchEngine:
                 raise UsageError("terms of a glossary need a plain beam search: no temperature, no groups")
             terms = [own.terms for own in constraints]
             beams = max(config.beam, MIN_BEAMS_WITH_TERMS)
-            boundaries = torch.tensor(self.boundaries, device=self.device) if self.boundaries else None
             return (
                 yield from constrained_search(
-                    self.model, source, terms, output, beams=beams, n_best=config.n_best, boundaries=boundaries
+                    self.model, source, terms, output, beams=beams, n_best=config.n_best, boundaries=self.boundaries
                 )
             )
         if config.temperature is not None:
@@ -164,10 +166,14 @@ class TorchEngine:
         return processors
 
 
-def max_batch_tokens(config: SearchConfig, device: torch.device = torch.device("cpu")) -> int:
-    """Return how many source tokens a batch may have on a device, padding included."""
-    tokens = SEARCH_TOKENS * TIMES_AT_ONCE.get(device.type, 1)
-    return tokens // (config.beam if config.temperature is None else config.n_best)
+def max_batch_tokens(config: SearchConfig, device: torch.device = torch.device("cpu"), with_terms: bool = False) -> int:
+    """Return how many source tokens a batch may have on a device, padding included.
+
+    with_terms: whether its sources have terms of a glossary.
+    """
+    beams = max(config.beam, MIN_BEAMS_WITH_TERMS) if with_terms else config.beam
+    hypotheses = beams if config.temperature is None else 1  # samples are drawn one after the other
+    return SEARCH_TOKENS * TIMES_AT_ONCE.get(device.type, 1) // hypotheses
 
 
 def random_keys(sources: Sequence[Ids], seed: int, number: int, length: int) -> Tensor:

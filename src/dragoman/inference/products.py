@@ -248,12 +248,15 @@ def pack_weights(model: Model, compute_type: str = "float32") -> Model:
             raise UsageError(f"compute_type {compute_type!r} needs a model with weights in float32")
         return model
     packed = share_weights(model)
+    of_linear: dict[nn.Linear, nn.Module] = {}
     for module in list(packed.modules()):
         if isinstance(module, FeedForward):
             module.hidden, module.activation = pack_hidden(module, compute_type)
-        for name, child in module.named_children():
+        for name, child in list(module._modules.items()):  # `named_children` leaves out the other names of a matrix
             if type(child) is nn.Linear:
-                setattr(module, name, pack_linear(child, compute_type))
+                if child not in of_linear:
+                    of_linear[child] = pack_linear(child, compute_type)
+                setattr(module, name, of_linear[child])
     if is_steady(model, compute_type):
         layers = attention_layers(packed)
         for layer in [*layers["encoder"], *layers["cross"]]:  # whose keys may be padding

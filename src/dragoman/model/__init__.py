@@ -23,7 +23,7 @@ class State(Protocol):
 class Seq2Seq(Protocol):
     """The part of a model that a search uses."""
 
-    def start(self, source: Tensor) -> Any:
+    def start(self, source: Tensor) -> State:
         """Encode the source ids (B, S); return the state before the first target token."""
 
     def step(self, tokens: Tensor, state: Any) -> Tensor:

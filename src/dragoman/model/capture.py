@@ -78,9 +78,11 @@ class AttentionCapture:
     def _recorded_kernel(self, kernel: Kernel, kind: AttentionKind, index: int) -> Kernel:
         """Return a kernel that does what `kernel` does, and stores its weights in `weights[kind][index]`."""
 
+        weights = self.weights[kind]  # not `self`, which has the model: a cycle would keep both
+
         def record(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
             with torch.no_grad():
-                self.weights[kind][index] = attention_weights(kernel, query, key, value, mask)
+                weights[index] = attention_weights(kernel, query, key, value, mask)
             return kernel(query, key, value, mask, dropout)
 
         return record

@@ -41,7 +41,7 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.rate)
-        dropped = round(self.rate * DROPOUT_STEPS)
+        dropped = min(round(self.rate * DROPOUT_STEPS), DROPOUT_STEPS - 1)
         drawn = torch.empty(x.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None)
         kept = drawn.view(torch.int16)[: x.numel()].view(x.shape)
         kept.ge_(dropped - DROPOUT_STEPS // 2)  # in place it is 1 or 0: bools take longer to convert

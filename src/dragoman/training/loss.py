@@ -15,7 +15,7 @@ from dragoman.model import Model
 from dragoman.model.packing import packed_rows
 
 BLOCK = {"cpu": 2**24, "cuda": 2**27}  # logits of a matmul: the more, the faster it is
-PIECE = {"cpu": 2**18, "cuda": 2**27}  # logits of a pass, for each thread: 1 MB, which stays in a core's cache
+PIECE = 2**18  # logits of a pass on a CPU, for each thread: 1 MB, which stays in a core's cache
 
 
 class Objective(nn.Module):
@@ -87,7 +87,7 @@ class _OutputLoss(torch.autograd.Function):
             d_bias = torch.zeros_like(bias) if needs_gradient and bias is not None else None
             loss = torch.zeros((), dtype=exact, device=vectors.device)
             rows = max(1, min(BLOCK[device] // words, len(x)))
-            rows_of_piece = max(1, PIECE[device] * torch.get_num_threads() // words)
+            rows_of_piece = max(1, PIECE * torch.get_num_threads() // words) if device == "cpu" else rows
             buffer = x.new_empty(rows, words)
             for start in range(0, len(x), rows):
                 part, answers = x[start : start + rows], labels[start : start + rows]

@@ -127,10 +127,11 @@ class Translator:
 
         search, safeguards: how to search, and what to check in every translation. ensemble: further models, whose
         probabilities are averaged with those of the first. device: where the native engine computes. engine: 'native',
-        or 'ctranslate2', usually the fastest on CPUs. compute_type: what the engine multiplies in on a CPU, 'float32',
-        'bfloat16' or 'int8'; 'auto' for the fastest that the processor has. threads: on the CPU; None: as many as
-        PyTorch uses. PyTorch has one number for the whole process, which the native engine sets. replicas: how many
-        threads of the caller may search with CTranslate2 at the same time; the native engine takes any number.
+        or 'ctranslate2', usually the fastest on CPUs. compute_type: what the engine multiplies in, 'float32',
+        'bfloat16' or, on a CPU, 'int8'; 'auto' for the one that is fastest in batches, on a GPU 'float32'. threads: on
+        the CPU; None: as many as PyTorch uses. PyTorch has one number for the whole process, which the native engine
+        sets. replicas: how many threads of the caller may search with CTranslate2 at the same time; the native engine
+        takes any number.
         target_tag: what every translation begins with, such as its language, for models trained with such tags; '' for
         the one that the folder records, if any.
 

@@ -82,7 +82,7 @@ class OnnxEngine(TorchEngine):
     def __init__(self, model: OnnxModel, max_positions: int | None):
         """max_positions: the most tokens of a source or of an output; None: any number."""
         self.model, self.max_positions = model, max_positions
-        self.boundaries, self.suppressed, self.device, self.compute_type = (), [], torch.device("cpu"), "float32"
+        self.boundaries, self.suppressed, self.device, self.compute_type = None, [], torch.device("cpu"), "float32"
 
     def log_p(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
         """Return the log-probability of each token of each target, and of EOS after it, in nats."""
