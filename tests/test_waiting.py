@@ -115,6 +115,48 @@ def test_threads_sleep_while_others_want_cores(machine: Machine):
     assert not machine.passes(waiting, EVERY, own=2.0, others=0.0)
 
 
+def test_the_number_of_threads_may_change(machine: Machine):
+    """The control: as long as there is one, it has nobody to wait for."""
+    machine.threads = 1
+    waiting = WaitingThreads()
+    assert not machine.passes(waiting, EVERY, own=1.0, others=2.0)
+    waiting.count(2)
+    assert machine.passes(waiting, EVERY, own=1.0, others=2.0)
+    waiting.count(2)
+    assert machine.teams == 1
+    waiting.count(1)
+    assert not machine.passes(waiting, EVERY, own=1.0, others=2.0)
+
+
+CROWDS = """
+import os
+import threading
+import dragoman
+import torch
+from dragoman.waiting import Crowd
+
+def more_threads():
+    before = len(os.listdir("/proc/self/task"))
+    Crowd(cores=4, threads=2)
+    return len(os.listdir("/proc/self/task")) - before
+
+torch.set_num_threads(2)
+torch.ones(1 << 18).neg_()
+print(more_threads())
+torch.set_num_threads(1)
+print(more_threads(), torch.get_num_threads())
+later = threading.Thread(target=lambda: print(torch.get_num_threads()))
+later.start()
+later.join()
+"""
+
+
+def test_a_crowd_forms_its_teams_whatever_number_of_threads_the_process_has():
+    """Three teams of two threads each, also in a server, which has set the number of its requests to one."""
+    ran = subprocess.run([sys.executable, "-c", CROWDS], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["6", "6", "1", "1"]
+
+
 def test_cores_that_this_program_leaves_are_for_others(machine: Machine):
     machine.threads = 1
     waiting = WaitingThreads()

@@ -39,16 +39,17 @@ class Crowd:
 
     def __init__(self, cores: int, threads: int):
         self.over, formed = threading.Event(), threading.Semaphore(0)
-        teams = (cores - threads) // (threads - 1) + 1  # each without its first thread
-        for _ in range(teams):
-            threading.Thread(target=self.attend, args=[formed], daemon=True).start()
-        for _ in range(teams):
-            formed.acquire()
+        for _ in range((cores - threads) // (threads - 1) + 1):  # teams, each without its first thread
+            threading.Thread(target=self.attend, args=[threads, formed], daemon=True).start()
+            formed.acquire()  # one after the other: for a moment, their number of threads is that of the process
 
-    def attend(self, formed: threading.Semaphore) -> None:
+    def attend(self, threads: int, formed: threading.Semaphore) -> None:
         """Form a team of threads, which ends with the thread that has formed it."""
         try:
+            before = torch.get_num_threads()  # of threads that begin now, as this one does
+            torch.set_num_threads(threads)
             torch.ones(WIDE).neg_()
+            torch.set_num_threads(before)
         finally:
             formed.release()
         self.over.wait()
@@ -59,22 +60,36 @@ class Crowd:
 
 
 class WaitingThreads:
-    """Look at what other programs compute on the cores of this one, and let threads spin or sleep while they wait."""
+    """Look at what other programs compute on the cores of this one, and let threads spin or sleep while they wait.
+
+    `threads` is how many compute. PyTorch cannot be asked: each thread has a number of its own, which a program may set
+    anew, as a server does for its requests.
+    """
 
     def __init__(self, stat: Path = STAT):
         self.stat = stat
         self.changing = threading.Lock()  # held while there is a thread that computes to form a crowd
         self.crowd: Crowd | None = None
+        self.threads = torch.get_num_threads()
         self.calm = CALM - EVERY  # seconds since others wanted the cores: threads sleep until the first look
         self.last = self.read()
         self.let_sleep()
 
     def let_sleep(self) -> None:
         """Let threads sleep while they wait, if there are several."""
-        threads = torch.get_num_threads()
-        if threads > 1 and not self.crowd:
-            with self.changing:
-                self.crowd = Crowd(scheduled_cores(), threads)
+        with self.changing:
+            if self.threads > 1 and not self.crowd:
+                self.crowd = Crowd(scheduled_cores(), self.threads)
+
+    def count(self, threads: int) -> None:
+        """Take notice that so many threads compute from now on; if the others sleep, let these do so, too."""
+        if threads == self.threads:
+            return
+        self.threads = threads
+        if self.crowd:
+            self.crowd.leave()
+            self.crowd = None
+            self.let_sleep()
 
     def read(self) -> Reading:
         """Return what has been computed until now. Raise OSError where the system has no such file."""
@@ -94,7 +109,7 @@ class WaitingThreads:
         if spent > 3 * EVERY:
             return
         unknown = everyone < own / 2  # some containers do not count
-        busy = unknown or (everyone - own) / spent + torch.get_num_threads() > scheduled_cores() + FREE
+        busy = unknown or (everyone - own) / spent + self.threads > scheduled_cores() + FREE
         self.calm = 0.0 if busy else self.calm + spent
         if busy:
             self.let_sleep()
@@ -117,19 +132,23 @@ def use_threads(wanted: int | None) -> str:
     for the user where there are fewer than `wanted`; else ''.
     """
     cores = granted_cores()
-    torch.set_num_threads(min(wanted or torch.get_num_threads(), cores))
-    watch_cores()
+    threads = min(wanted or torch.get_num_threads(), cores)
+    torch.set_num_threads(threads)
+    if waiting := watch_cores():
+        waiting.count(threads)
     if wanted and wanted > cores:
         return f"{wanted} threads are wanted, but this process may use {cores} core{'s' * (cores != 1)}: using {cores}"
     return ""
 
 
 @functools.cache  # once for this process
-def watch_cores() -> None:
-    """Let threads wait as other programs allow it, unless the user has said how."""
+def watch_cores() -> WaitingThreads | None:
+    """Let threads wait as other programs allow it; return what does so. None: the user has said how, or it fails."""
     if not waits_as_others_want(os.environ) or not os.access(STAT, os.R_OK):
-        return
+        return None
     with contextlib.suppress(OSError, RuntimeError):  # without more files or threads, they wait as they did
         waiting = WaitingThreads()
         atexit.register(waiting.changing.acquire)  # Python aborts if it ends while one of its threads is inside PyTorch
         threading.Thread(target=waiting.keep_looking, name="waiting", daemon=True).start()
+        return waiting
+    return None
