@@ -18,8 +18,10 @@ from dragoman.decoding.engine import Constraints
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.device import device_of
 from dragoman.model import Model, build
+from dragoman.training.batch_size import ROOM
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner
+from dragoman.training.memory import forget_peak, share_in_use
 from dragoman.training.setup import configure_torch, settings_of_torch_kept
 
 pytestmark = [
@@ -164,3 +166,12 @@ def test_training_multiplies_float32_as_tf32():
         configure_torch(TrainingConfig(threads=1), ProcessGroup(device_of("cuda")))
         assert torch.get_float32_matmul_precision() == "high"
     assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_memory_of_an_earlier_run_does_not_count():
+    device = device_of("cuda")
+    total = torch.cuda.get_device_properties(device).total_memory
+    torch.empty(int(0.85 * total), dtype=torch.uint8, device=device)
+    assert share_in_use(device) > ROOM  # the control
+    forget_peak(device)
+    assert share_in_use(device) < ROOM / 2

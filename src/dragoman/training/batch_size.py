@@ -14,7 +14,7 @@ from dragoman.model import build
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
-from dragoman.training.memory import share_in_use
+from dragoman.training.memory import forget_peak, share_in_use
 
 SMALLEST, LARGEST = 1024, 2**17  # tokens
 ROOM = 0.8  # share of the memory that may be used: real batches differ
@@ -27,6 +27,7 @@ def batch_tokens_that_fit(config: RunConfig, tokenizers: Tokenizers, group: Proc
 
     It trains a new model on random sentences, and logs the result.
     """
+    forget_peak(group.device)  # of an earlier run in this process
     settings = replace(config.training, batch_tokens=SMALLEST, micro_batches=1, deterministic=False, shard=False)
     model = build(config.model, len(tokenizers.source), tokenizers.target_vocabulary, PAD)
     learner, vocabulary = Learner(model, settings, ProcessGroup(group.device)), min(map(len, tokenizers))

@@ -58,6 +58,13 @@ def free_cache(device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
+def forget_peak(device: torch.device) -> None:
+    """Let `peak_memory` and `share_in_use` of a GPU count from now on, without what is free; do nothing for a CPU."""
+    if device.type == "cuda":
+        free_cache(device)
+        torch.cuda.reset_peak_memory_stats(device)
+
+
 def return_freed_memory() -> None:
     """Return to the system what the C library has kept since `keep_freed_memory`; do nothing without glibc."""
     if trim := of_c_library("malloc_trim"):
