@@ -24,6 +24,7 @@ FOUND = [
     ("%s %(name)s %1$d %d%% %% %-5.2f %lu %@ %1 %n", "%s %(name)s %1$d %d%% %% %-5.2f %lu %@ %1 %n"),
     ("%dx%d %1%2 %dMB %1open%2, %5ld %2d %1$s", "%d %d %1 %2 %d %1 %2 %5ld %2d %1$s"),
     ("%PRODUCTNAME-Hilfe, ~%Select, %PRODUCTNAME에 5 %s를 $a$을", "%PRODUCTNAME %PRODUCTNAME %s $a$"),
+    ("$US $USER, 5 $USER, 5 $us, 5 $US_x, port 80 $HOST", "$US $USER $USER $us $US_x $HOST"),
     ("&amp; &#160; &#x1F600; &nbsp;", "&amp; &#160; &#x1F600; &nbsp;"),
     ("See https://example.com/a(b)?x=1&y=%20#z, or (http://x.org/y).", "https://example.com/a(b)?x=1&y=%20#z http://x.org/y"),
     ("www.example.com; mailto:a@b.org! ftp://h/", "www.example.com mailto:a@b.org ftp://h/"),
@@ -36,11 +37,13 @@ FOUND = [
     ("Run `git add .` or ``a`b`` now: `%s`를", "`git add .`|``a`b``|`%s`"),
     # What only looks like one.
     ("a < b and c > d, {a b}, 100 % sure, 100 %ig, 50%, 5%de, $5, AT&T, R&D; `foo' and `bar', a@b, @name", ""),
+    ("5 $US, 1,20\u00a0$CA, 3$AU", ""),
 ]  # fmt: skip
 NUMBERS = [
     ("3.5 km, 1,200 € and 5km를 at 10:30", "3.5 km|1,200 €|5km|10:30"),
     ("-5 °C, 50 %, 3–5 kg, $20, € 1.200,50, 1\u202f200 MB, 60 km/h",
      "-5 °C|50 %|3–5 kg|$20|€ 1.200,50|1\u202f200 MB|60 km/h"),
+    ("5 $US, 1,20\u00a0$CA, 3$AU, 5 $", "5 $US|1,20\u00a0$CA|3$AU|5 $"),
     ("100 %ige 5 Minuten, in 2020, 300 times, v1.2.3", ""),
 ]  # fmt: skip
 

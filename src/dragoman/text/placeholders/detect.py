@@ -13,8 +13,9 @@ CONVERSION = (
     r"(?:\d{1,2}\$)?[-+\#0]{0,4}(?:\d{1,4}|\*)?(?:\.(?:\d{1,4}|\*))?(?:hh?|ll?|[qjztL])?(?:[@a-z]|[A-Z](?![a-z]{2}))"
 )
 AMOUNT = r"\d++(?:[.,'’\u00a0\u202f]\d++)*+"
+DOLLARS = "US|CAN?|AU|NZ|HK|SG"  # "5 $US" is an amount and no variable
 UNIT = rf"""(?:
-    \$(?!\{{) | [€£¥₩₹%‰] | °[CF]? | [℃℉] | EUR | USD | GBP | CHF | JPY | KRW | CNY
+    \$(?:{DOLLARS})?(?!\{{) | [€£¥₩₹%‰] | °[CF]? | [℃℉] | EUR | USD | GBP | CHF | JPY | KRW | CNY
     | (?:k?m|mi)/[hs] | mph | rpm | fps | [kKMGT]?bits?(?:/s)? | [kMGT]B/s | [kKMGTP]i?B | B
     | (?:[kcdmµμn]m|m|mi|ft|yd)[²³]? | ha | [kmµμ]?g | lbs? | oz | t | [mcdh]?[lL] | h | min | [mµμn]?s
     | [kMGT]?Hz | [kMG]?Wh? | m?Ah? | [mk]?V | k?J | k?cal | [kh]?Pa | bar | psi | dB | px | pt | em | dpi | ppi
@@ -42,8 +43,9 @@ PATTERNS: dict[Kind, str] = {
         | (?:(?<!\d)|(?<=%\d))
           (?: (?:(?<!\d[\ \u00a0\u202f])|(?<=%\d\ ))%{CONVERSION} | %{CONVERSION}(?!{LETTER}) )(?:%%)?
         | %%""",
-    "variable": r"""\$[A-Za-z_][A-Za-z0-9_]*+(?:\$(?![A-Za-z0-9_]))? | \$\([A-Za-z0-9_]{1,64}\)
-        | %[A-Z_][A-Z0-9_]{2,64}(?:%|(?![A-Za-z0-9_]))""",
+    "variable": rf"""(?!(?:(?<=\d)|(?<=\d[\ \u00a0\u202f]))\$(?:{DOLLARS})(?![A-Za-z0-9_]))
+          \$[A-Za-z_][A-Za-z0-9_]*+(?:\$(?![A-Za-z0-9_]))? | \$\([A-Za-z0-9_]{{1,64}}\)
+        | %[A-Z_][A-Z0-9_]{{2,64}}(?:%|(?![A-Za-z0-9_]))""",
     "entity": r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6});",
     "number": rf"""(?:(?<!\S)[-−+±])?(?<!{LETTER})(?<![\d_])(?<!\d[.,:'’\u00a0\u202f])(?:
         [€$£¥₩₹]\ ?{AMOUNT}
