@@ -171,6 +171,8 @@ def test_training_multiplies_float32_as_tf32():
 def test_memory_of_an_earlier_run_does_not_count():
     device = device_of("cuda")
     total = torch.cuda.get_device_properties(device).total_memory
+    if torch.cuda.mem_get_info(device)[0] < 0.9 * total:
+        pytest.skip("others use this GPU")
     torch.empty(int(0.85 * total), dtype=torch.uint8, device=device)
     assert share_in_use(device) > ROOM  # the control
     forget_peak(device)

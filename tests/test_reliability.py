@@ -698,7 +698,8 @@ def group_asked_in(step: int) -> None:
     def wrapped(*arguments: Any) -> Any:
         if next(so_far) == step:
             # Not from this process, whose workers would end without a complaint.
-            subprocess.run(["kill", "-TERM", "--", f"-{os.getpgrp()}"], start_new_session=True, check=True)
+            other = f"import os, signal; os.killpg({os.getpgrp()}, signal.SIGTERM)"
+            subprocess.run([sys.executable, "-c", other], start_new_session=True, check=True)
             time.sleep(0.5)  # a worker that ends is noticed
         return work(*arguments)
 

@@ -381,9 +381,9 @@ def test_dropout_acts_on_the_output_of_a_sublayer_and_not_on_the_sum(norm_first)
 
 @pytest.mark.parametrize("rate", [0.5, 0.99999, 1 - 1e-9])
 def test_dropout_of_nearly_everything_still_leaves_numbers(rate):
-    dropout = Dropout(rate).train()
-    assert dropout(torch.ones(1000)).isfinite().all()
-    assert dropout(torch.ones(1000)).mean() < 1.2  # of most draws, and of a rate near 1 the mean is 0
+    kept = Dropout(rate).train()(torch.ones(1000))
+    assert kept.isfinite().all()
+    assert kept.count_nonzero() < 1000
 
 
 # What every layer puts out.

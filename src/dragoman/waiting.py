@@ -24,6 +24,8 @@ CALM = 5.0  # seconds without other programs, after which threads spin again
 FREE = 0.2  # of a core, which other programs may use before threads sleep
 STAT = Path("/proc/stat")
 WIDE = 1 << 18  # numbers that PyTorch divides among all its threads
+# Held while a crowd forms or leaves; PyTorch's number of threads for the process is then another one for a moment.
+CHANGING = threading.RLock()
 
 
 class Reading(NamedTuple):
@@ -45,12 +47,12 @@ class Crowd:
 
     def attend(self, threads: int, formed: threading.Semaphore) -> None:
         """Form a team of threads, which ends with the thread that has formed it."""
+        before = torch.get_num_threads()  # of threads that begin now, as this one does
         try:
-            before = torch.get_num_threads()  # of threads that begin now, as this one does
             torch.set_num_threads(threads)
             torch.ones(WIDE).neg_()
-            torch.set_num_threads(before)
         finally:
+            torch.set_num_threads(before)
             formed.release()
         self.over.wait()
 
@@ -68,7 +70,6 @@ class WaitingThreads:
 
     def __init__(self, stat: Path = STAT):
         self.stat = stat
-        self.changing = threading.Lock()  # held while there is a thread that computes to form a crowd
         self.crowd: Crowd | None = None
         self.threads = torch.get_num_threads()
         self.calm = CALM - EVERY  # seconds since others wanted the cores: threads sleep until the first look
@@ -77,19 +78,27 @@ class WaitingThreads:
 
     def let_sleep(self) -> None:
         """Let threads sleep while they wait, if there are several."""
-        with self.changing:
+        with CHANGING:
             if self.threads > 1 and not self.crowd:
                 self.crowd = Crowd(scheduled_cores(), self.threads)
 
+    def let_spin(self) -> None:
+        """Let threads spin while they wait."""
+        with CHANGING:
+            if self.crowd:
+                self.crowd.leave()
+                self.crowd = None
+
     def count(self, threads: int) -> None:
-        """Take notice that so many threads compute from now on; if the others sleep, let these do so, too."""
-        if threads == self.threads:
-            return
-        self.threads = threads
-        if self.crowd:
-            self.crowd.leave()
-            self.crowd = None
-            self.let_sleep()
+        """Let PyTorch compute with so many threads from now on; if those until now sleep, these do so, too."""
+        with CHANGING:
+            torch.set_num_threads(threads)  # which a crowd that was forming may have changed
+            slept, changes = self.crowd is not None, threads != self.threads
+            self.threads = threads
+            if slept and changes:
+                self.let_spin()
+                with contextlib.suppress(RuntimeError):  # no more threads for the moment
+                    self.let_sleep()
 
     def read(self) -> Reading:
         """Return what has been computed until now. Raise OSError where the system has no such file."""
@@ -113,9 +122,8 @@ class WaitingThreads:
         self.calm = 0.0 if busy else self.calm + spent
         if busy:
             self.let_sleep()
-        elif self.crowd and self.calm >= CALM:
-            self.crowd.leave()
-            self.crowd = None
+        elif self.calm >= CALM:
+            self.let_spin()
 
     def keep_looking(self) -> None:
         """Look again and again, as long as this process lives."""
@@ -132,13 +140,17 @@ def use_threads(wanted: int | None) -> str:
     for the user where there are fewer than `wanted`; else ''.
     """
     cores = granted_cores()
-    threads = min(wanted or torch.get_num_threads(), cores)
-    torch.set_num_threads(threads)
-    if waiting := watch_cores():
-        waiting.count(threads)
+    compute_with(min(wanted or torch.get_num_threads(), cores))
     if wanted and wanted > cores:
         return f"{wanted} threads are wanted, but this process may use {cores} core{'s' * (cores != 1)}: using {cores}"
     return ""
+
+
+def compute_with(threads: int) -> None:
+    """Let PyTorch compute with so many threads, which wait for each other as `use_threads` says."""
+    torch.set_num_threads(threads)
+    if waiting := watch_cores():
+        waiting.count(threads)
 
 
 @functools.cache  # once for this process
@@ -148,7 +160,7 @@ def watch_cores() -> WaitingThreads | None:
         return None
     with contextlib.suppress(OSError, RuntimeError):  # without more files or threads, they wait as they did
         waiting = WaitingThreads()
-        atexit.register(waiting.changing.acquire)  # Python aborts if it ends while one of its threads is inside PyTorch
+        atexit.register(CHANGING.acquire)  # Python aborts if it ends while one of its threads is inside PyTorch
         threading.Thread(target=waiting.keep_looking, name="waiting", daemon=True).start()
         return waiting
     return None

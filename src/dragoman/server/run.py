@@ -36,6 +36,7 @@ from dragoman.server.store import PRIVATE
 from dragoman.server.table import DIALECTS, ROUTES
 from dragoman.signals import handle_signals
 from dragoman.threads import leave_out_amx
+from dragoman.waiting import CHANGING
 
 if TYPE_CHECKING:
     from dragoman.server.detection import Detector
@@ -84,7 +85,8 @@ def open_app(config: ServeConfig) -> App:
     if config.engine == "native" and config.compute_type == "int8":
         leave_out_amx(os.environ)  # most requests are a few sentences
     models = open_models(config, sources)
-    torch.set_num_threads(1)  # of requests, for what they compute beside the search; the search keeps its own
+    with CHANGING:
+        torch.set_num_threads(1)  # of requests, for what they compute beside the search; the search keeps its own
     return App(Service(config, models, keys, detector=open_detector(models)), ROUTES, DIALECTS)
 
 

@@ -62,8 +62,9 @@ def load_batches(
     while it hands over a batch.
     """
     options: dict[str, Any] = {}
-    closing = RawValue(c_bool)
+    closing = None
     if workers:
+        closing = RawValue(c_bool)
         # Forked processes may not use the threads of `tokenizers`; set here, it does not warn of them.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
         begin = partial(begin_worker, closing)
@@ -79,11 +80,13 @@ def load_batches(
         **options,
     )
     try:
-        yield from loader
+        batches = iter(loader)  # has a name, so that it ends the workers after `finally`
+        yield from batches
     except (ConnectionError, EOFError) as error:  # it died while it handed over a batch
         raise DragomanError(WORKER_DIED) from error
     finally:
-        closing.value = True
+        if closing:
+            closing.value = True
 
 
 @contextlib.contextmanager

@@ -46,7 +46,7 @@ from dragoman.training.resume import (
 from dragoman.training.run import Run
 from dragoman.training.terms import FILE, SourceTerms, mine_terms
 from dragoman.training.validation import MAX_TOKENS
-from dragoman.waiting import use_threads
+from dragoman.waiting import compute_with, use_threads
 
 INHERITED = (DefaultTags.RECORD, LanguageTags.RECORD, Origin.RECORD)  # of the model that a run starts from
 DATA = "data"  # in a run folder: its corpora, and the tokenizers, of which each checkpoint has a copy
@@ -267,7 +267,8 @@ def settings_of_torch_kept() -> Iterator[None]:
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        if torch.get_num_threads() != threads:
+            compute_with(threads)
         torch.set_float32_matmul_precision(precision)
         torch.use_deterministic_algorithms(deterministic, warn_only=warns)
 
