@@ -495,8 +495,8 @@ def test_quality_compares_three_models(tmp_path: Path, pairs, monkeypatch: pytes
     recipe = tmp_path / "mine.toml"
     recipe.write_text('preset = "tiny"\nvocabulary = 400\n[model]\ndropout = 0.0\n')
 
-    def table(out: str, dev: str = test, **chosen: tuple[object, ...]) -> list[list[str]]:
-        text = quality.benchmark(train, dev, test, 0.05, "base", str(recipe), str(tmp_path / out), 1, **chosen)
+    def table(out: str, dev: str = test, minutes: float = 0.05, **chosen: tuple[object, ...]) -> list[list[str]]:
+        text = quality.benchmark(train, dev, test, minutes, "base", str(recipe), str(tmp_path / out), 1, **chosen)
         return [line[2:-2].split(" | ") for line in text.splitlines() if line[:1] == "|"][2:]
 
     assert [row[0] for row in table("runs")] == ["dragoman, mine", "dragoman, lstm", "HF MarianMT, same shape"]
@@ -517,7 +517,7 @@ def test_quality_compares_three_models(tmp_path: Path, pairs, monkeypatch: pytes
         assert average == pytest.approx((first + second) / 2, abs=0.11)
     # MarianMT needs no more than the run that has begun, and trains with its seed.
     assert [row[0] for row in table("runs", models=("marianmt",), seeds=(2,))] == ["HF MarianMT, same shape"]
-    # It is trained with each multiple of the run's rate, which has a row of its own.
+    # For as long as it is asked for, with each multiple of the run's rate, which has a row of its own.
     trained: list[TrainingConfig] = []
 
     def never_trains(task: TrainingTask, settings: TrainingConfig, texts: Sequence[Ids], folder: Path) -> Trained:
@@ -525,9 +525,10 @@ def test_quality_compares_three_models(tmp_path: Path, pairs, monkeypatch: pytes
         return Trained(1, 1, list(texts))
 
     monkeypatch.setattr(quality, "train_marianmt", never_trains)
-    rows = table("runs", models=("marianmt",), seeds=(2,), peer_rates=(1.0, 0.25))
+    rows = table("runs", models=("marianmt",), seeds=(2,), minutes=0.1, peer_rates=(1.0, 0.25))
     assert [row[0] for row in rows] == ["HF MarianMT, same shape", "HF MarianMT, same shape, 0.25 times the rate"]
     assert [settings.learning_rate for settings in trained] == [1.0, 0.25]
+    assert [settings.minutes for settings in trained] == [0.1, 0.1]
     with pytest.raises(UsageError, match="peer rates must be above 0"):
         table("runs", models=("marianmt",), peer_rates=(1.0, 0.0))
 

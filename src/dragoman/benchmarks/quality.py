@@ -177,12 +177,14 @@ def train_peer(
             f"{NAMES[model]} takes its subwords and settings from dragoman's run in {folder}, which is not there: "
             "add dragoman to --models, or start that run first"
         )
+    minutes = run.training.minutes  # our run may have trained for longer since
     run = update(run, read_settings(folder / "config.toml"), str(folder / "config.toml"))
     tokenizer = Tokenizers.load(folder / DATA).source
     assert isinstance(run.model, TransformerConfig)
     sides = zip(*(tokenizer.encode_all(texts) for texts in zip(*pairs, strict=True)), strict=True)
     sources, targets = zip(*(pair for pair in sides if max(map(len, pair)) < MAX_TOKENS), strict=True)
-    settings, threads = replace(run.training, learning_rate=times * run.training.learning_rate), torch.get_num_threads()
+    settings = replace(run.training, minutes=minutes, learning_rate=times * run.training.learning_rate)
+    threads = torch.get_num_threads()
     task = TrainingTask(run.model, len(tokenizer), int(settings.batch_tokens), threads, settings.precision)
     task = replace(task, sources=list(sources), targets=list(targets))
     ids = [sentence[: MAX_TOKENS - 1] for sentence in tokenizer.encode_all(list(texts))]
