@@ -468,8 +468,11 @@ def test_a_client_that_leaves_is_not_translated_for(gated: tuple[Models, Gate]):
         head += b"Content-Length: %d\r\n\r\n"
         connections = [server.connect(head % len(body) + body) for _ in range(5)]
         until(lambda: server.metric("dragoman_in_flight") == 5)
+        open_connections = server.server.server_state.connections
+        until(lambda: len(open_connections) == 5)  # those that asked for metrics are closed
         for connection in connections:
             connection.close()
+        until(lambda: not open_connections)  # the server knows that they have left
         gate.open.set()
         until(lambda: server.metric("dragoman_in_flight") == 0)
         assert server.metric('dragoman_finished_total{outcome="cancelled"}') == 5
