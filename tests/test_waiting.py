@@ -73,6 +73,7 @@ class Machine:
         monkeypatch.setattr("dragoman.waiting.Crowd", self.crowd)
         monkeypatch.setattr("dragoman.waiting.scheduled_cores", lambda: 2)
         monkeypatch.setattr(torch, "get_num_threads", lambda: self.threads)
+        monkeypatch.setattr(torch, "set_num_threads", lambda threads: setattr(self, "threads", threads))
         monkeypatch.setattr(WaitingThreads, "read", lambda _: self.reading)
 
     def crowd(self, cores: int, threads: int) -> "Machine | Crowd":

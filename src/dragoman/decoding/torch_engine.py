@@ -113,7 +113,7 @@ class TorchEngine:
             if config.temperature is not None or config.beam_groups > 1:
                 raise UsageError("terms of a glossary need a plain beam search: no temperature, no groups")
             terms = [own.terms for own in constraints]
-            beams = max(config.beam, MIN_BEAMS_WITH_TERMS)
+            beams = beams_of(config, with_terms=True)
             return (
                 yield from constrained_search(
                     self.model, source, terms, output, beams=beams, n_best=config.n_best, boundaries=self.boundaries
@@ -166,13 +166,17 @@ class TorchEngine:
         return processors
 
 
+def beams_of(config: SearchConfig, with_terms: bool) -> int:
+    """Return how many beams a search has, with or without terms of a glossary."""
+    return max(config.beam, MIN_BEAMS_WITH_TERMS) if with_terms else config.beam
+
+
 def max_batch_tokens(config: SearchConfig, device: torch.device = torch.device("cpu"), with_terms: bool = False) -> int:
     """Return how many source tokens a batch may have on a device, padding included.
 
     with_terms: whether its sources have terms of a glossary.
     """
-    beams = max(config.beam, MIN_BEAMS_WITH_TERMS) if with_terms else config.beam
-    hypotheses = beams if config.temperature is None else 1  # samples are drawn one after the other
+    hypotheses = beams_of(config, with_terms) if config.temperature is None else 1  # samples: one after the other
     return SEARCH_TOKENS * TIMES_AT_ONCE.get(device.type, 1) // hypotheses
 
 
