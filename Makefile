@@ -32,7 +32,7 @@ test-slow: .venv/test.installed
 
 # On a machine with a GPU and a build of PyTorch for it: make test-gpu BIN=/usr/bin
 test-gpu:
-	$(BIN)/python3 -m pytest -m gpu tests/test_gpu.py
+	$(BIN)/python3 -m pytest -m gpu tests/inference/test_gpu.py
 
 # Properties with twenty times the examples, other ones each time; a failure prints how to repeat it.
 test-nightly: .venv/test.installed
@@ -41,13 +41,13 @@ test-nightly: .venv/test.installed
 # The server attacked in full size, some 20 minutes: 300 requests from schemathesis to each route, a thousand texts in
 # crowds, hundreds of slow clients. It also runs Debian's slowhttptest, if that is installed.
 test-server: .venv/test.installed
-	$(BIN)/python -m pytest -m slow -rP --show-capture=stdout tests/test_any_request.py tests/test_access.py \
-	  tests/test_crowds.py tests/test_slow_clients.py
+	$(BIN)/python -m pytest -m slow -rP --show-capture=stdout tests/server/test_any_request.py tests/server/test_access.py \
+	  tests/server/test_crowds.py tests/server/test_slow_clients.py
 
 # One minute for each reader of strangers' bytes, one after another; some targets, for less: make fuzz SECONDS=10 TARGETS="config state"
 SECONDS = 60
 fuzz: .venv/fuzz.installed
-	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(SECONDS) $(TARGETS)
+	PYTHONPATH=tests:tests/data:tests/documents $(BIN)/python -m fuzz --seconds $(SECONDS) $(TARGETS)
 
 lint: style types
 

@@ -1,4 +1,4 @@
-"""Make a small run folder with the current code, and record what its model gives, for tests/test_formats.py to compare.
+"""Make a small run folder with the current code, and record what its model gives, for tests/storage/test_formats.py.
 
     python scripts/make_format_example.py tests/formats/0.2.0
 

@@ -1,6 +1,6 @@
 """Plant random faults, one at a time, and show those that no test notices.
 
-    python scripts/mutation_sample.py src/dragoman/model tests/test_attention.py tests/test_positions.py --faults 20
+    python scripts/mutation_sample.py src/dragoman/model tests/model --faults 20
 
 The sources are .py files and folders. Each fault is planted in a copy of the project: an operator, a comparison or a
 condition becomes its opposite, a number another one, a statement is left out, or a value is not returned. Tests are

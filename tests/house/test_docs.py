@@ -1,0 +1,127 @@
+"""README and docs speak of things that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+from test_flags import FLAGS
+
+from dragoman import __version__
+from dragoman.cli import COMMANDS
+from dragoman.demo.phrasebook import templates
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "dragoman"
+FRONT = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", PACKAGE / "README.md"]
+PAGES = [*FRONT, *sorted((ROOT / "docs").rglob("*.md"))]
+COMMAND = re.compile(r"(?:^    |`|-m )dragoman (benchmark [a-z-]+|[a-z]+)((?:[^`\n]|\\\n)*)", re.MULTILINE)
+LINK = re.compile(r"\]\(([^):#]*)(?:#([^)]+))?\)")
+
+
+def names(pages: list[Path]) -> list[str]:
+    return [str(page.relative_to(ROOT)) for page in pages]
+
+
+def read(page: str | Path) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def commands() -> list[tuple[str, str, list[str]]]:
+    """Return (page, command, its flags) for every command line on the pages."""
+    return [
+        (page, name, sorted(set(re.findall(r"(?<!\S)--?[a-z][a-z0-9.-]*", rest))))
+        for page in names(PAGES)
+        for name, rest in COMMAND.findall(re.sub(r" --\S+\.NAME", "", read(page)))  # a flag of the reader's
+    ]
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^    .*$", "", text, flags=re.MULTILINE), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_pages_show_every_command():
+    assert {name.split()[0] for _, name, _ in commands()} >= set(COMMANDS)
+
+
+def test_commands_and_flags_on_the_pages_exist():
+    for page, command, flags in commands():
+        assert set(flags) <= {"-h", "--help", *FLAGS[command].split()}, (page, command)
+
+
+@pytest.mark.parametrize("page", names(PAGES))
+def test_links_lead_somewhere(page: str):
+    for target, anchor in LINK.findall(re.sub(r"`[^`\n]*`", "", read(page))):  # `POSITIONS[...](...)` is code
+        file = (ROOT / page).parent / target if target else ROOT / page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(read(file)), (target, anchor)
+
+
+def test_files_and_names_of_the_table_from_paper_to_code_exist():
+    text = read("docs/paper-to-code.md")
+    code = "\n".join(file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py"))
+    for name in re.findall(r"`([\w/]+\.py)`", text):
+        assert (PACKAGE / name).exists(), name
+    for name in re.findall(r"`([A-Z]\w+|[a-z]+_[a-z_]+)`", text):
+        assert re.search(rf"\b{name}\b", code), name
+
+
+@pytest.mark.parametrize("page", [page for page in names(PAGES) if not page.startswith("CHANGELOG")])
+def test_dotted_names_on_the_pages_can_be_imported(page: str):
+    """`dragoman.data.spec.parse_corpora(words)` is a module and a name in it."""
+    for dotted in set(re.findall(r"`(dragoman\.[\w.]+\w)\(", read(page))):
+        module, _, name = dotted.rpartition(".")
+        assert hasattr(__import__(module, fromlist=[name]), name), dotted
+    for module, imported in re.findall(r"^(?:    )?from (dragoman[\w.]*) import ([\w, ]+)$", read(page), re.MULTILINE):
+        for name in imported.split(", "):
+            assert hasattr(__import__(module, fromlist=[name]), name), (module, name)
+
+
+def test_the_folders_of_the_tree_in_the_readme_are_those_of_the_package():
+    tree = read("README.md").split("## What is where")[1].split("\n## ")[0]
+    shown = set(re.findall(r"^        (\w+)/ ", tree, re.MULTILINE))
+    assert shown == {folder.name for folder in PACKAGE.iterdir() if [*folder.glob("*.py"), *folder.glob("*.toml")]}
+
+
+def numbers(text: str, row: str) -> list[str]:
+    """Return the numbers of a table's row, without spreads and ratios."""
+    (line,) = [line for line in text.split("\n") if line.startswith(f"| {row} ")]
+    cells = [cell.strip(" *") for cell in line.removeprefix(f"| {row}").split(" | ")]
+    return re.findall(r"(?<![\w.,])\d[\d,]+(?=[ *;]|$)", " ; ".join(re.sub(r" ± \d+ %", "", cell) for cell in cells))
+
+
+def test_the_speeds_in_the_readme_are_those_of_the_benchmarks():
+    readme, page = read("README.md"), read("docs/benchmarks.md")
+    zen_5 = page.split("### With AVX-512 on a Zen 5")[1].split("\n### ")[0]
+    later_turns = [
+        numbers(zen_5, f"base | {row}")[1]
+        for row in ("float32 | dragoman", "bfloat16 | dragoman", "float32 | Marian", "float32 | JoeyNMT")
+    ]
+    assert numbers(readme, "training, `base`, one CPU thread, tokens/s") == later_turns
+    one_thread = page.split("## Decoding speed")[1].split("Two threads")[0]
+    for batch, row in (
+        (32, "decoding, batch 32, one CPU thread, tokens/s, beam 4 and greedy"),
+        (1, "the same, one sentence at a time"),
+    ):
+        beams, greedy = (numbers(one_thread, f"beam {beam}, batch {batch}") for beam in (4, 1))
+        ours, bfloat16, int8, _, float32, their_int8, marian, joey = zip(beams, greedy, strict=True)
+        expected = (ours, bfloat16, int8, marian, joey, float32, their_int8)
+        assert numbers(readme, row) == [number for pair in expected for number in pair]
+
+
+def test_the_changelog_begins_with_this_version():
+    first = next(line for line in read("CHANGELOG.md").split("\n") if line.startswith("## "))
+    assert first.split()[1] == __version__
+
+
+def test_the_sentences_to_try_are_of_patterns_that_the_demo_knows():
+    """The words "A sentence." stand for one of the reader's own."""
+    pages = [*map(read, names(PAGES)), *(file.read_text(encoding="utf-8") for file in PACKAGE.glob("commands/**/*.py"))]
+    example = r"""(?:dragoman (?:translate|inspect) -m |Translator\.load\(")([^\s"]+)(?:"\),)? "([^"]+)\""""
+    tried = re.findall(example, "\n".join(pages))
+    assert {model for model, _ in tried} >= {"runs/mine", "runs/demo-en-ko"}
+    patterns = [re.sub(r"\\\{.*?\\\}", ".+", re.escape(template["en"])) for template in templates()]
+    for model, sentence in tried:
+        known = any(re.fullmatch(pattern, sentence) for pattern in patterns)
+        assert known or sentence == "A sentence." or model == "runs/try", (model, sentence)
