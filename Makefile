@@ -52,8 +52,8 @@ fuzz: .venv/fuzz.installed
 lint: style types
 
 style: .venv/test.installed
-	$(BIN)/ruff check src tests scripts
-	$(BIN)/ruff format --check src tests scripts
+	$(BIN)/ruff check src tests scripts benchmarks
+	$(BIN)/ruff format --check src tests scripts benchmarks
 
 types: .venv/test.installed
 	$(BIN)/mypy
@@ -67,13 +67,18 @@ course: .venv/test.installed
 	$(BIN)/python scripts/course_numbers.py --keep runs/course
 
 benchmark: .venv/benchmark.installed peers
-	$(BIN)/dragoman benchmark training --threads 2
-	$(BIN)/dragoman benchmark memory --threads 2
-	$(BIN)/dragoman benchmark decoding-length --threads 1
+	$(BIN)/python -m benchmarks training --threads 2
+	$(BIN)/python -m benchmarks memory --threads 2
+	$(BIN)/python -m benchmarks decoding-length --threads 1
+
+# Any measurement, with its flags, without the other toolkits unless `make peers` has installed them:
+# make benchmark-decoding ARGUMENTS="--threads 2"
+benchmark-%: .venv/benchmark.installed
+	$(BIN)/python -m benchmarks $* $(ARGUMENTS)
 
 # About half an hour; any trained model and its test set: make benchmark-serving MODEL=runs/en-de TEST=test.tsv
 benchmark-serving: .venv/all.installed .venv/benchmark.installed
-	$(BIN)/dragoman benchmark serving -m $(MODEL) --test $(TEST)
+	$(BIN)/python -m benchmarks serving -m $(MODEL) --test $(TEST) $(ARGUMENTS)
 
 # Toolkits to measure against, 5 GB. Each has its own environment, because their requirements conflict. PACKAGES also names
 # what a toolkit needs but does not declare.

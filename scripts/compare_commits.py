@@ -157,13 +157,13 @@ def difference(old: Any, new: Any, where: str = "") -> str:
         for name, value in old.items():
             if name not in new:
                 return f"{where}.{name} is missing"
-            if found := difference(value, new[name], f"{where}.{name}"):
-                return found
+            if mismatch := difference(value, new[name], f"{where}.{name}"):
+                return mismatch
         return ""
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for number, (ours, theirs) in enumerate(zip(old, new, strict=True)):
-            if found := difference(ours, theirs, f"{where}[{number}]"):
-                return found
+            if mismatch := difference(ours, theirs, f"{where}[{number}]"):
+                return mismatch
         return ""
     return "" if old == new else f"{where}: {str(old)[:60]!r} -> {str(new)[:60]!r}"
 
@@ -236,9 +236,9 @@ def main() -> int:
         old, new = Tree(options.old, folder / "old"), Tree(options.new, folder / "new")
         print(f"{'compared':<80} {'values':>8}  {options.old} and {options.new}")
         for what, ours, theirs in comparisons(old, new, folder, options.steps):
-            found = difference(ours, theirs)
-            differences += bool(found)
-            print(f"{what:<80} {values(ours):>8,}  {found or 'equal'}", flush=True)
+            mismatch = difference(ours, theirs)
+            differences += bool(mismatch)
+            print(f"{what:<80} {values(ours):>8,}  {mismatch or 'equal'}", flush=True)
     return 1 if differences else 0
 
 

@@ -80,8 +80,8 @@ def stations(page: str) -> Iterator[tuple[str, str]]:
 
 def result_of(text: str) -> str:
     """Return the paragraph of a station with its results; '' without one."""
-    found = re.search(r"^\*\*(?:Result|결과)\*\*.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
-    return found[0] if found else ""
+    verdict = re.search(r"^\*\*(?:Result|결과)\*\*.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    return verdict[0] if verdict else ""
 
 
 def numbers_in_results(tour: str) -> dict[str, list[str]]:

@@ -36,8 +36,8 @@ def main(folder: str) -> None:
     pairs = list(dict.fromkeys(fill(template, "en", "he", rng) for template in templates for _ in range(PER_TEMPLATE)))
     rng.shuffle(pairs)
     Path(folder).mkdir(parents=True, exist_ok=True)
-    for name, own in (("dev", pairs[:DEV]), ("train", pairs[DEV:])):
-        lines = "".join(f"{source}\t{target}\n" for source, target in own)
+    for name, part in (("dev", pairs[:DEV]), ("train", pairs[DEV:])):
+        lines = "".join(f"{source}\t{target}\n" for source, target in part)
         (Path(folder) / f"{name}.tsv").write_text(lines, encoding="utf-8")
 
 

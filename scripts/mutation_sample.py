@@ -84,9 +84,9 @@ def main() -> None:
     options = parser.parse_args()
     tests = [name for name in options.files if "tests" in Path(name).parts]
     named = [Path(name) for name in options.files if name not in tests]
-    sources = [file for one in named for file in (sorted(one.rglob("*.py")) if one.is_dir() else [one])]
-    every = [(file, number) for file in sources for number, _ in enumerate(changes(ast.parse(file.read_text())))]
-    chosen = random.Random(options.seed).sample(every, min(options.faults, len(every)))
+    sources = [file for path in named for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
+    candidates = [(file, number) for file in sources for number, _ in enumerate(changes(ast.parse(file.read_text())))]
+    chosen = random.Random(options.seed).sample(candidates, min(options.faults, len(candidates)))
 
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -112,13 +112,13 @@ def main() -> None:
             if not noticed:
                 after = f"{field}: {shorten(describe(value))}"
                 print(f"unnoticed: {file}:{line}: {shorten(before)}  ->  {after}", flush=True)
-        print(f"{len(chosen)} of {len(every):,} possible faults planted, {survivors} unnoticed")
+        print(f"{len(chosen)} of {len(candidates):,} possible faults planted, {survivors} unnoticed")
 
 
 def describe(value: object) -> str:
     """Return the new value of a field as code."""
     if isinstance(value, list):
-        return "; ".join(describe(one) for one in value)
+        return "; ".join(describe(item) for item in value)
     return ast.unparse(value) or type(value).__name__ if isinstance(value, ast.AST) else repr(value)
 
 

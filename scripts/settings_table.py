@@ -49,9 +49,9 @@ def default(config: type, name: str) -> str:
     text = shown(value) + (f" (or {', '.join(others)})" if others else "")
     presets: dict[str, list[str]] = {}
     for preset, settings in PRESETS.items():
-        if config is TrainingConfig and (own := getattr(settings.training, name)) != value:
-            presets.setdefault(shown(own), []).append(preset)
-    return "; ".join([text, *(f"{own} ({', '.join(names)})" for own, names in presets.items())])
+        if config is TrainingConfig and (preset_value := getattr(settings.training, name)) != value:
+            presets.setdefault(shown(preset_value), []).append(preset)
+    return "; ".join([text, *(f"{preset_value} ({', '.join(names)})" for preset_value, names in presets.items())])
 
 
 def shown(value: Any) -> str:
@@ -66,8 +66,8 @@ def shown(value: Any) -> str:
 
 def with_table(page: str) -> str:
     """Return a page with what is between the markers replaced by the table."""
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END)
+    before, following = page.split(BEGIN)
+    _, after = following.split(END)
     return before + BEGIN + table() + END + after
 
 

@@ -136,7 +136,7 @@ def compiled(folder: Path) -> Path:
 
 def write_in_place() -> None:
     """Let checkpoints be written under their final names: the control."""
-    from dragoman.files import MANIFEST, fingerprint
+    from dragoman.storage.writing import MANIFEST, fingerprint
     from dragoman.training import checkpoint
 
     @contextlib.contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.files import lock_file
+from dragoman.storage.locks import lock_file
 
 # What npm says where it reaches no registry.
 NO_NETWORK = re.compile(

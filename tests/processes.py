@@ -85,7 +85,7 @@ def rank() -> int:
 
 # Where a fault can be put.
 LEARNER, LOOP = "dragoman.training.learner:Learner", "dragoman.training.loop:Loop"
-RUN, SETUP = "dragoman.training.run", "dragoman.training.setup"
+RUN, SETUP, DATASETS = "dragoman.training.run", "dragoman.training.setup", "dragoman.training.datasets"
 VALIDATION = "dragoman.training.validation"
 
 

@@ -113,5 +113,5 @@ def axe_problems(tab: Any) -> list[str]:
         pytest.skip("axe-core is not installed: npm install --no-save axe-core, or name axe.min.js in AXE_CORE")
     if not tab.evaluate("'axe' in window"):
         tab.evaluate(AXE.read_text(encoding="utf-8"))
-    found = tab.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found["violations"]]
+    report = tab.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [f"{violation['id']}: {violation['nodes'][0]['html']}" for violation in report["violations"]]

@@ -3,12 +3,11 @@
 import os
 from typing import TYPE_CHECKING
 
-from dragoman.threads import configure_onednn, configure_openmp
+from dragoman.runtime.threads import configure_onednn, configure_openmp
+from dragoman.version import __version__ as __version__
 
 configure_openmp(os.environ)  # now, because OpenMP reads it when PyTorch is imported
 configure_onednn(os.environ)
-
-__version__ = "0.2.0"
 
 __all__ = [
     "Alternative",
@@ -53,7 +52,8 @@ if TYPE_CHECKING:  # what editors and type checkers read
     from dragoman.evaluation.metrics import evaluate
     from dragoman.export.run import export_model
     from dragoman.export.upload import upload_model
-    from dragoman.inspection.inspection import AttentionMap, Inspection, inspect
+    from dragoman.inspection.inspect import inspect
+    from dragoman.inspection.inspection import AttentionMap, Inspection
     from dragoman.inspection.views import view_figure
     from dragoman.interop.importing import import_model
     from dragoman.model.transformer import Transformer
@@ -85,7 +85,7 @@ else:  # what happens: each name is imported when it is first used, so that the 
         "evaluate": "evaluation.metrics",
         "export_model": "export.run",
         "import_model": "interop.importing",
-        "inspect": "inspection.inspection",
+        "inspect": "inspection.inspect",
         "train": "training.loop",
         "upload_model": "export.upload",
         "view_figure": "inspection.views",

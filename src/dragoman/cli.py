@@ -4,9 +4,10 @@ import io
 import os
 import sys
 from importlib import import_module
+from types import ModuleType
 
-from dragoman import __version__
 from dragoman.errors import DragomanError, UsageError, is_out_of_memory
+from dragoman.version import __version__
 
 COMMANDS = {
     "demo": "train a phrasebook translator in a few minutes, translate with it, draw its attention",
@@ -30,8 +31,11 @@ COMMANDS = {
     "backtranslate": "make sentence pairs from text in the target language",
     "export": "write a model for CTranslate2, as ONNX or as a web page, and prove that it is right",
     "upload": "put a model on the Hugging Face Hub, where it is opened by its name",
-    "benchmark": "measure speed and quality, also of other toolkits if they are installed",
+    "benchmark": "find the fastest engine and data type for a model on this machine",
 }
+
+# Modules of commands that other packages have; those of all others are in `commands/`.
+ELSEWHERE = {"lab": "dragoman_lab.command"}
 
 USAGE = f"""dragoman {__version__}: train your own translator, look inside it, put it to work.
 
@@ -121,17 +125,28 @@ def drop_unwritten() -> bool:
     return False
 
 
+def command_module(name: str) -> ModuleType:
+    """Return the module of a command of `COMMANDS`. Raise DragomanError where it is in a package that is missing."""
+    path = ELSEWHERE.get(name, f"dragoman.commands.{name}")
+    try:
+        return import_module(path)
+    except ModuleNotFoundError as error:
+        if (package := path.partition(".")[0]) != error.name:
+            raise
+        raise DragomanError(f"'dragoman {name}' needs the package {package}, which is not installed") from None
+
+
 def run(arguments: list[str]) -> None:
     """Run the command that the first argument names. Raise UsageError where there is none of that name."""
-    name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
-    if name == "help" and rest[:1] and rest[0] in COMMANDS:
-        name, rest = rest[0], ["--help"]
+    name, arguments = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    if name == "help" and arguments[:1] and arguments[0] in COMMANDS:
+        name, arguments = arguments[0], ["--help"]
     if name in ("-h", "--help", "help"):
         print(USAGE, end="")
     elif name in ("--version", "version"):
         print(f"dragoman {__version__}")
     elif name in COMMANDS:
-        import_module(f"dragoman.commands.{name}").main(rest)
+        command_module(name).main(arguments)
     else:
         from difflib import get_close_matches
 

@@ -179,10 +179,7 @@ class LineProgress(ProgressDisplay):
 
 
 def time_left(spent: float, start: float, done: float) -> float:
-    """Return the seconds that are left, if the part from `start` to `done`, both from 0 to 1, took `spent` seconds.
-
-    Infinity where nothing is done yet.
-    """
+    """Return the seconds left, where going from `start` to `done` (0 to 1) took `spent` seconds; infinity if equal."""
     return spent * (1 - done) / (done - start) if done > start else math.inf
 
 

@@ -21,8 +21,8 @@ def plural(count: int, noun: str) -> str:
 
 def listed(names: Iterable[str]) -> str:
     """Return names with commas between them, for messages; of more than SHOWN, the first ones and dots."""
-    every = list(names)
-    return ", ".join(every[:SHOWN]) + ", …" * (len(every) > SHOWN)
+    items = list(names)
+    return ", ".join(items[:SHOWN]) + ", …" * (len(items) > SHOWN)
 
 
 # What libraries say where the system gives them no memory, for its threads too; few of them raise a MemoryError.

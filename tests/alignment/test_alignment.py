@@ -30,12 +30,12 @@ from dragoman.data.tokenizer import RESERVED, Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.forced import forced_batches
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import new_folder
-from dragoman.inspection.inspection import build_sentence, run_forced
+from dragoman.inspection.inspect import build_sentence, run_forced
 from dragoman.model import Model, build
 from dragoman.model.attention import masked_softmax
 from dragoman.model.capture import AttentionCapture
 from dragoman.model_folder import copy_records, read_model, verify_files, write_model
+from dragoman.storage.writing import new_folder
 
 DEEP = tiny_transformer(heads=4, decoder_layers=3)
 MODELS: dict[str, TransformerConfig | RecurrentConfig] = {
@@ -56,7 +56,7 @@ def make(name: str = "sinusoidal") -> Model:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_pair_is_looked_at_in_a_crowd_as_alone_and_as_the_inspector_sees_it(name: str):
+def test_pair_is_aligned_in_a_batch_as_alone_and_as_inspected(name: str):
     model, chance = make(name), random.Random(0)
     sides = [[chance.choices(range(3, VOCABULARY), k=length) for length in (5, 1, 30, 0, 12)] for _ in range(2)]
     sides[1].reverse()
@@ -74,13 +74,13 @@ def test_a_pair_is_looked_at_in_a_crowd_as_alone_and_as_the_inspector_sees_it(na
 @pytest.mark.parametrize(
     "config", [dataclasses.replace(TINY, decoder_layers=0), RecurrentConfig(d_model=16, attention="none")]
 )
-def test_a_model_without_attention_over_the_source_says_so(config: TransformerConfig | RecurrentConfig):
+def test_model_without_attention_over_the_source_says_so(config: TransformerConfig | RecurrentConfig):
     with pytest.raises(DragomanError, match="no attention over the source"):
         measure_heads(build(config, 12).eval(), [[5]], [[6]])
 
 
 @pytest.mark.parametrize(("layer", "head"), [(0, None), (4, None), (-1, 1), (1, 0), (1, 5), (3, -1)])
-def test_a_layer_or_head_that_is_not_there_is_refused(layer: int, head: int | None):
+def test_layer_or_head_that_is_not_there_is_refused(layer: int, head: int | None):
     with pytest.raises(UsageError, match="the model has"):
         alignment_weights(make(), [[5]], [[6]], AlignmentHead(layer, head))
     assert len(alignment_weights(make(), [[5]], [[6]], AlignmentHead(3, 4))) == 1
@@ -103,7 +103,7 @@ def tagged(pairs: list[Pair]) -> Tokenizer:
 
 @settings(max_examples=100)
 @given(data=st.data())
-def test_each_token_stands_for_its_characters(tagged: Tokenizer, data: st.DataObject):
+def test_character_spans_cover_what_each_token_stands_for(tagged: Tokenizer, data: st.DataObject):
     """Any ids that a model can say, with bytes that are no UTF-8, and tags among them."""
     numbers = st.integers(0, len(tagged) - 1) | st.integers(3, len(RESERVED) - 1)
     ids = data.draw(st.lists(numbers | st.sampled_from(list("é😀".encode())).map(lambda byte: byte + 3), max_size=12))
@@ -125,7 +125,7 @@ def test_each_token_stands_for_its_characters(tagged: Tokenizer, data: st.DataOb
     assert covered == list(range(len(ids) + 1))
 
 
-def test_the_bytes_of_a_character_stand_for_it_together(tokenizer: Tokenizer):
+def test_bytes_of_a_character_stand_for_it_together(tokenizer: Tokenizer):
     ids = tokenizer.encode("a😀.")
     assert len(ids) > 4  # the control: it is spelled in bytes
     emoji = [span for id, span in zip(ids, character_spans(tokenizer, ids), strict=True) if id < len(RESERVED)]
@@ -167,14 +167,14 @@ def test_words_split_at_spaces_alone_do_not_agree(tagged: Tokenizer):
     assert [agree(tagged, text, "", text.split(" ")) for text in texts] == [False, False, False, True]
 
 
-def test_a_tag_belongs_to_no_word(tagged: Tokenizer):
+def test_tag_belongs_to_no_word(tagged: Tokenizer):
     ids, plain = tagged.encode("The dog sees", "med"), tagged.encode("The dog sees")
     assert [word.tokens.start for word in words(tagged, ids)] == [1, 2, 3]
     assert [word.tokens for word in subwords(tagged, ids)] == [range(i, i + 1) for i in range(1, len(plain) + 1)]
     assert [word.label for word in build_sentence(tagged, ids).words] == ["<tag:med>", "The", "dog", "sees", "</s>"]
 
 
-def test_a_space_of_its_own_joins_the_word_after_it(tagged: Tokenizer):
+def test_space_of_its_own_joins_the_word_after_it(tagged: Tokenizer):
     ids = tagged.encode("dog  12")
     assert [tagged.pieces[id] for id in ids] == [" dog", " ", " ", "<0x31>", "2"]
     assert [(word.label, word.tokens) for word in words(tagged, ids)] == [("dog", range(1)), ("12", range(2, 5))]
@@ -188,7 +188,7 @@ sides = st.lists(st.integers(0, 3), max_size=4).map(
 
 
 @given(target=sides, source=sides, seed=st.integers(0, 9))
-def test_words_have_the_sum_of_their_columns_and_the_mean_of_their_rows(target, source, seed):
+def test_word_attention_sums_columns_and_averages_rows(target, source, seed):
     size = [side[-1].tokens.stop + 1 if side else 1 for side in (target, source)]
     generator = torch.Generator().manual_seed(seed)
     weights = torch.rand(2, 3, *size, dtype=torch.float64, generator=generator)
@@ -247,14 +247,14 @@ def linked(sources: list[Ids], targets: list[Ids]) -> float:
 
 
 @pytest.mark.parametrize("order", ["same", "backwards", "mixed"])
-def test_the_word_model_finds_which_word_was_translated(order: str):
+def test_word_model_finds_which_word_was_translated(order: str):
     sources, targets = word_by_word(150, order)
     assert linked(sources, targets) == 1
     random.Random(1).shuffle(targets)
     assert linked(sources, targets) < 0.2  # the control: words that have nothing to do with each other
 
 
-def test_a_word_that_stands_everywhere_explains_nothing():
+def test_word_that_stands_everywhere_explains_nothing():
     """It cannot be told from the empty word, which stands everywhere too; the others are found as before."""
     sources, targets = word_by_word(150, "mixed")
     for source, target in zip(sources, targets, strict=True):
@@ -285,7 +285,7 @@ sentences = st.lists(st.lists(st.integers(3, 8), min_size=1, max_size=4), min_si
 
 
 @given(sentences, st.randoms(use_true_random=False))
-def test_the_word_model_is_ibm_model_1(sources: list[Ids], chance: random.Random):
+def test_word_model_is_ibm_model_1(sources: list[Ids], chance: random.Random):
     targets = [chance.choices(range(3, 9), k=chance.randint(1, 4)) for _ in sources]
     p = slow_model_1(sources, targets, rounds=5)
     for source, target, found in zip(sources, targets, most_probable_origins(sources, targets), strict=True):
@@ -322,7 +322,7 @@ def plant_one(model: Model, layer: int, head: int, order: str = "same") -> None:
 
 @pytest.mark.parametrize("order", ["same", "backwards"])
 @pytest.mark.parametrize(("layer", "head"), [(1, 1), (2, 3), (3, 4)])
-def test_the_head_that_aligns_is_found_wherever_it_is(layer: int, head: int, order: str):
+def test_head_that_aligns_is_found_wherever_it_is(layer: int, head: int, order: str):
     model = make()
     plant_one(model, layer, head, order)
     sources, targets = word_by_word(100, order)
@@ -354,13 +354,13 @@ def test_enough_links_are_enough(monkeypatch: pytest.MonkeyPatch):
     assert asked[10_000] == len(targets)
 
 
-def test_a_model_that_knows_nothing_agrees_no_more_than_by_chance():
+def test_model_that_knows_nothing_agrees_no_more_than_by_chance():
     found = measure_heads(make(), *word_by_word(100, "mixed"))
     assert found.agreement is not None
     assert found.agreement < 0.5
 
 
-def test_the_mean_of_all_heads_is_chosen_where_it_is_best():
+def test_mean_of_all_heads_is_chosen_where_it_is_best():
     """Two heads of three places each; together they know all."""
 
     def scores_of(scores: Tensor, real: Tensor) -> Tensor:
@@ -375,7 +375,7 @@ def test_the_mean_of_all_heads_is_chosen_where_it_is_best():
 
 
 @pytest.mark.parametrize("pairs", [[], [([], [])], [([5], [])], [([5] * 101, [6] * 101)]])
-def test_with_nothing_to_measure_on_it_is_the_last_layer_and_says_so(pairs: list[tuple[Ids, Ids]]):
+def test_unmeasured_alignment_head_is_the_last_layer_and_says_so(pairs: list[tuple[Ids, Ids]]):
     model = make()
     found = measure_heads(model, [source for source, _ in pairs], [target for _, target in pairs])
     assert found == default_head(model) == AlignmentHead(3)
@@ -407,7 +407,7 @@ def accuracy(model: Model, sources: list[Ids], targets: list[Ids], which: Alignm
     return sum(right) / len(right)
 
 
-def test_a_model_that_has_learned_to_translate_word_by_word_aligns_where_it_was_measured_best():
+def test_word_by_word_model_aligns_at_its_measured_head():
     sources, targets = word_by_word(1600, "backwards")
     model = learn(sources, targets, 250)
     fresh = word_by_word(200, "backwards", seed=1)
@@ -423,10 +423,10 @@ def test_a_model_that_has_learned_to_translate_word_by_word_aligns_where_it_was_
 # The record.
 
 
-def test_a_record_comes_back_and_belongs_to_the_model_folder(tmp_path: Path, tokenizer: Tokenizer):
+def test_record_comes_back_and_belongs_to_the_model_folder(tmp_path: Path, tokenizer: Tokenizer):
     folder, record = tmp_path / "model", AlignmentHead(2, 3, 0.75, 1234)
     with new_folder(folder) as draft:
-        write_model(draft, build(TINY, len(tokenizer)), Tokenizers.of(tokenizer), f"# card\n\n- {record}\n")
+        write_model(draft, build(TINY, len(tokenizer)), Tokenizers.from_tokenizer(tokenizer), f"# card\n\n- {record}\n")
         record.save(draft)
     verify_files(folder)
     assert AlignmentHead.load(folder) == record
@@ -445,14 +445,14 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("text", RECORDS, ids=range(len(RECORDS)))
-def test_a_record_that_is_none_is_refused(tmp_path: Path, text: str):
+def test_record_that_is_none_is_refused(tmp_path: Path, text: str):
     with new_folder(folder := tmp_path / "model") as draft:
         (draft / "alignment.json").write_text(text)
     with pytest.raises(DragomanError, match=r"alignment\.json: not an alignment record"):
         AlignmentHead.load(folder)
 
 
-def test_a_record_that_the_manifest_does_not_list_is_not_used(tmp_path: Path):
+def test_record_that_the_manifest_does_not_list_is_not_used(tmp_path: Path):
     """Nobody vouches for it, and it may be a link."""
     with new_folder(folder := tmp_path / "model") as draft:
         (draft / "config.json").write_text("{}")
@@ -472,7 +472,7 @@ def align(dragoman, trained: Path) -> Callable[..., Ran]:
     return lambda *words: dragoman("align", *([] if "-m" in words else ["-m", trained]), *words)
 
 
-def test_the_command_prints_one_line_for_each_pair(align, trained: Path, pairs: list[Pair]):
+def test_command_prints_one_line_for_each_pair(align, trained: Path, pairs: list[Pair]):
     many = [*pairs[:3], ("", ""), ("The dog", ""), ("", "개"), ("x" * 5000, "y"), ("a\u2028b", "\x85 \0"), *pairs[3:5]]
     write_tsv(Path("pairs.tsv"), many)
     code, out, err = align("pairs.tsv", "--layer", 1, "--head", 2)
@@ -487,7 +487,7 @@ def test_the_command_prints_one_line_for_each_pair(align, trained: Path, pairs: 
     assert lines[0] != align("pairs.tsv", "--head", 1).out.split("\n")[0]  # the control: heads differ
 
 
-def test_the_command_shows_words_weights_and_subwords(align, trained: Path, pairs: list[Pair]):
+def test_command_shows_words_weights_and_subwords(align, trained: Path, pairs: list[Pair]):
     write_tsv(Path("pairs.tsv"), pairs[:1])
     (source, target), flags = pairs[0], ["pairs.tsv", "--layer", 1]
     plain = align(*flags).out.split()
@@ -507,13 +507,13 @@ def test_the_command_shows_words_weights_and_subwords(align, trained: Path, pair
     assert sorted(t for _, t in pieces) == list(range(len(ids[1])))
 
 
-def test_the_command_says_what_it_aligns_with_unless_it_was_told(align, trained: Path, pairs: list[Pair]):
+def test_command_says_what_it_aligns_with_unless_it_was_told(align, trained: Path, pairs: list[Pair]):
     write_tsv(Path("pairs.tsv"), pairs[:100])
     model, (tokenizer, _) = read_model(trained)
     assert align("pairs.tsv").err == ""  # training has measured it
     for name, record in (("model", None), ("measured", AlignmentHead(1, 2, 0.5, 10))):
         with new_folder(Path(name).absolute()) as draft:
-            write_model(draft, model, Tokenizers.of(tokenizer), "# card\n")
+            write_model(draft, model, Tokenizers.from_tokenizer(tokenizer), "# card\n")
             if record:
                 record.save(draft)
     assert align("-m", "model", "pairs.tsv").err == "layer 1, mean of all heads, not measured\n"
@@ -521,7 +521,7 @@ def test_the_command_says_what_it_aligns_with_unless_it_was_told(align, trained:
     assert align("-m", "measured", "pairs.tsv") == second != align("pairs.tsv", "--head", 1)
     sources, targets = (tokenizer.encode_all(list(side)) for side in zip(*pairs[:100], strict=True))
     found, measured = measure_heads(model, sources, targets), align("pairs.tsv", "--measure")
-    assert (measured.code, measured.err) == (0, f"{found}; for these pairs only: the model folder stays as it is\n")
+    assert (measured.code, measured.err) == (0, f"{found}; for these pairs only: the model folder is not changed\n")
     flags = ["--layer", found.layer, *(["--head", found.head] if found.head else [])]
     assert align("pairs.tsv", *flags) == (0, measured.out, "")
 
@@ -541,7 +541,7 @@ def test_the_command_says_what_it_aligns_with_unless_it_was_told(align, trained:
         (["pairs.tsv", "tag=med"], 1, "unknown tag 'med'"),
     ],
 )
-def test_a_wrong_request_gets_one_clear_line(align, words: list[str], code: int, says: str):
+def test_plot_answers_a_wrong_request_in_one_clear_line(align, words: list[str], code: int, says: str):
     Path("pairs.tsv").write_text("a\tb\n", encoding="utf-8")
     found, out, err = align(*words)
     assert (found, out) == (code, "")

@@ -55,14 +55,14 @@ def put(folder: Path, files: dict[str, bytes]) -> None:
 # The hostile ones.
 
 
-def test_there_are_many():
+def test_hostile_cases_are_many():
     assert len({case.name for case in HOSTILE}) == len(HOSTILE) >= 40
     elsewhere = {"overlap", "slipped", "near-slip", "one-language", "direction", "tab"}
     assert {case.finds.split()[0] for case in HOSTILE} >= set(RULES) - elsewhere
 
 
 @pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case.name)
-def test_a_hostile_corpus_is_read_line_by_line_or_refused_by_name(check, tmp_path: Path, case: Hostile):
+def test_hostile_corpus_is_read_line_by_line_or_refused_by_name(check, tmp_path: Path, case: Hostile):
     put(tmp_path, case.files)
     if isinstance(case.reads, str):
         with pytest.raises(DragomanError) as error:
@@ -94,7 +94,7 @@ def is_slow(case: Hostile) -> bool:
     [pytest.param(case, marks=pytest.mark.slow) if is_slow(case) else case for case in HOSTILE],
     ids=[case.name for case in HOSTILE],
 )
-def test_a_check_finds_what_is_wrong_and_nothing_else_and_cleans_it(check, tmp_path: Path, case: Hostile):
+def test_check_finds_what_is_wrong_and_nothing_else_and_cleans_it(check, tmp_path: Path, case: Hostile):
     put(tmp_path, case.files)
     code, report = check(*case.words, "--json", "--write-clean", "clean.tsv")
     assert findings(report).keys() >= set(case.finds.split())
@@ -120,7 +120,7 @@ def test_a_check_finds_what_is_wrong_and_nothing_else_and_cleans_it(check, tmp_p
 
 @pytest.mark.parametrize("pack", CODECS)
 @pytest.mark.parametrize("kind", WRITERS)
-def test_nothing_is_found_in_a_clean_corpus(check, tmp_path: Path, kind: str, pack: str):
+def test_clean_corpora_have_no_findings(check, tmp_path: Path, kind: str, pack: str):
     if kind == "parquet" and pack:
         return
     put(tmp_path, {f"a.{kind}{pack}": packed(WRITERS[kind](CLEAN), CODECS[pack])})
@@ -131,7 +131,7 @@ def test_nothing_is_found_in_a_clean_corpus(check, tmp_path: Path, kind: str, pa
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 20, 200, 800])
-def test_a_small_clean_corpus_raises_no_alarm(check, tmp_path: Path, count: int):
+def test_small_clean_corpus_raises_no_alarm(check, tmp_path: Path, count: int):
     write_tsv(tmp_path / "a.tsv", toy_pairs(800)[:count])
     read = "1 row, 1 pair" if count == 1 else f"{count} rows, {count} pairs"
     assert check("a.tsv") == (0, f"a.tsv: {read}, {count} of them without errors or warnings\n")
@@ -146,7 +146,7 @@ def book(target: str, per_template: int = 3) -> Phrasebook:
 
 
 @pytest.mark.parametrize("target", ["ko", "de", pytest.param("es", marks=pytest.mark.slow)])
-def test_a_swapped_pair_is_found_among_the_others_and_no_other_is(check, tmp_path: Path, target: str):
+def test_swapped_pair_is_found_among_the_others_and_no_other_is(check, tmp_path: Path, target: str):
     pairs = book(target).train
     swapped = set(range(7, len(pairs), 50))
     write_tsv(tmp_path / "a.tsv", [(t, s) if i in swapped else (s, t) for i, (s, t) in enumerate(pairs)])
@@ -236,7 +236,7 @@ def test_sides_that_slipped_are_found_where_they_slipped(check, tmp_path: Path):
 
 
 @pytest.mark.parametrize(("first", "last"), [(600, 1600), (760, 1700), (600, 2500), (0, 2500)])
-def test_no_pair_of_a_slip_stays_in_the_clean_file(check, tmp_path: Path, first: int, last: int):
+def test_slips_leave_no_pair_in_the_clean_file(check, tmp_path: Path, first: int, last: int):
     """A line is missing on one side, and further down on the other: in between, each line has a wrong partner."""
     chance = random.Random(1)
     sides = [(f"{n} {'a' * (size := chance.randrange(80))}", f"{n} {'b' * size}") for n in range(2500)]
@@ -262,13 +262,13 @@ def test_texts_without_letters_overlap_where_they_are_the_same(check, tmp_path: 
         assert ("overlap" in found and found["overlap"]["count"]) == (count or False)
 
 
-def test_where_nothing_is_left_to_write_that_is_said(check, tmp_path: Path):
+def test_write_clean_says_where_nothing_is_left(check, tmp_path: Path):
     write_tsv(tmp_path / "a.tsv", [("Say hello now please", "Say hello now please")])
     _, said = check("a.tsv", "--write-clean", "clean.tsv")
     assert "clean.tsv: not written; no pair is left without errors or warnings" in str(said)
 
 
-def test_what_is_also_in_a_later_set_is_found_and_cleaned_away(check, tmp_path: Path):
+def test_overlaps_with_a_later_set_are_found_and_cleaned_away(check, tmp_path: Path):
     source, target = CLEAN[AT]
     write_tsv(tmp_path / "a.tsv", CLEAN)
     write_tsv(tmp_path / "dev.tsv", [(source.upper() + " !", "x"), *toy_pairs(70)[60:]])
@@ -285,7 +285,7 @@ def test_what_is_also_in_a_later_set_is_found_and_cleaned_away(check, tmp_path: 
     assert "overlap" not in findings(check("a.tsv", "--json")[1])
 
 
-def test_the_result_is_cleaned_until_nothing_more_is_dropped(check, tmp_path: Path):
+def test_result_is_cleaned_until_nothing_more_is_dropped(check, tmp_path: Path):
     """When the ten longest are gone, the median falls, and five that were not too long before are."""
     chance = random.Random(1)
     lengths = [60] * 47 + [150] * 38 + [360] * 5 + [1800] * 10
@@ -306,7 +306,7 @@ odd_texts = st.text(st.sampled_from("ab  \t\t\u00a0\v\r\x85\u2028\u200b\ufeff\u3
 
 @settings(max_examples=25)
 @given(st.lists(st.tuples(odd_texts, odd_texts), min_size=1, max_size=12))
-def test_what_was_cleaned_is_clean_whatever_the_white_space(tmp_path_factory: pytest.TempPathFactory, pairs):
+def test_cleaned_files_are_clean_whatever_the_white_space(tmp_path_factory: pytest.TempPathFactory, pairs):
     """Each pair that is dropped counts under a finding, each change is noted, and what stays is as it was."""
     folder = tmp_path_factory.mktemp("odd")
     given, clean, again = (folder / name for name in ("a.jsonl", "clean.tsv", "again.tsv"))
@@ -328,7 +328,7 @@ def test_what_was_cleaned_is_clean_whatever_the_white_space(tmp_path_factory: py
         assert set(read_corpus([str(clean)]).pairs) <= {tuple(side.replace("\t", " ") for side in p) for p in pairs}
 
 
-def test_a_tab_counts_as_the_space_that_is_written_for_it(check, tmp_path: Path):
+def test_tab_counts_as_the_space_that_is_written_for_it(check, tmp_path: Path):
     source, target = SOURCE.replace(" ", "\t"), TARGET
     put(tmp_path, {"a.jsonl": jsonl([*CLEAN, (source, target)]), "b.jsonl": jsonl([*CLEAN, (source + ".", target)])})
     found = findings(check("a.jsonl", "--json")[1])
@@ -337,7 +337,7 @@ def test_a_tab_counts_as_the_space_that_is_written_for_it(check, tmp_path: Path)
 
 
 @pytest.mark.parametrize("count", [60, 400])
-def test_two_sides_that_are_the_same_are_copies_and_not_swapped(check, tmp_path: Path, count: int):
+def test_copies_are_not_swapped_pairs(check, tmp_path: Path, count: int):
     same = [source for source, _ in book("es").train[:count]]
     (tmp_path / "a.en").write_bytes(text(same))
     found = findings(check("a.en", "a.en", "--json")[1])
@@ -345,9 +345,7 @@ def test_two_sides_that_are_the_same_are_copies_and_not_swapped(check, tmp_path:
     assert found["copy"]["count"] > count / 2
 
 
-def test_a_corpus_that_is_never_clean_is_cleaned_a_limited_number_of_times(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_cleaning_ends_for_a_corpus_that_is_never_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     passes: list[Path] = []
 
     def pass_(draft: Path, *_: object) -> CheckReport:
@@ -367,7 +365,7 @@ def test_a_corpus_that_is_never_clean_is_cleaned_a_limited_number_of_times(
 # Places, limits, output.
 
 
-def test_a_place_names_the_file_of_its_side(check, tmp_path: Path):
+def test_place_names_the_file_of_its_side(check, tmp_path: Path):
     (tmp_path / "a.en").write_bytes(text([s for s, _ in changed(SOURCE + "\0")]))
     (tmp_path / "a.ko").write_bytes(text([t + "\x01" * (i == 9) for i, (_, t) in enumerate(CLEAN)]))
     _, report = check("a.en", "a.ko", "--json")
@@ -375,7 +373,7 @@ def test_a_place_names_the_file_of_its_side(check, tmp_path: Path):
     assert places == {"nul": [f"a.en:{AT + 1}"], "control-character": ["a.ko:10"]}
 
 
-def test_a_check_goes_on_where_training_stops(check, tmp_path: Path):
+def test_check_goes_on_where_training_stops(check, tmp_path: Path):
     bad = [b"\xff\tb\n", b"abc\n", b"a\t\xff\xff\n"]
     (tmp_path / "a.tsv").write_bytes(bad[0] + tsv(CLEAN) + bad[1] + bad[2])
     code, report = check("a.tsv", "--json", "--write-clean", "clean.tsv")
@@ -389,7 +387,7 @@ def test_a_check_goes_on_where_training_stops(check, tmp_path: Path):
     assert read_corpus(["clean.tsv"]).pairs == CLEAN
 
 
-def test_a_row_that_cannot_be_read_on_either_side_counts_once(check, tmp_path: Path):
+def test_row_that_cannot_be_read_on_either_side_counts_once(check, tmp_path: Path):
     (tmp_path / "a.en").write_bytes(b"\xff\n" + text([s for s, _ in CLEAN]))
     (tmp_path / "a.ko").write_bytes(b"\xff\n" + text([t for _, t in CLEAN]))
     _, report = check("a.en", "a.ko", "--json")
@@ -411,7 +409,7 @@ def test_blank_lines_end_documents_and_are_kept(check, tmp_path: Path):
     assert check("clean.tsv")[0] == 0
 
 
-def test_the_example_of_json_on_the_page_is_what_the_command_prints(check, tmp_path: Path):
+def test_example_of_json_on_the_page_is_what_the_command_prints(check, tmp_path: Path):
     page = (Path(__file__).parents[2] / "docs" / "corpora.md").read_text(encoding="utf-8")
     example = page.partition("prints one object:\n\n")[2].partition("\n\n")[0]
     write_tsv(tmp_path / "train.tsv", [*CLEAN[:3], ("x", ""), *CLEAN[3:8]])
@@ -427,7 +425,7 @@ def test_limits_are_flags(check, tmp_path: Path):
         assert check("a.tsv", *flags.split())[0] == 2
 
 
-def test_the_report_for_people_names_findings_places_and_what_to_do(check, tmp_path: Path):
+def test_report_for_people_names_findings_places_and_what_to_do(check, tmp_path: Path):
     write_tsv(tmp_path / "[red]a.tsv", [*changed(SOURCE + "\u2028"), ("", "x")])
     code, out = check("[red]a.tsv")
     assert code == 1
@@ -437,7 +435,7 @@ def test_the_report_for_people_names_findings_places_and_what_to_do(check, tmp_p
     assert not any(line.endswith(" ") for line in out.splitlines())
 
 
-def test_the_findings_in_many_files_stand_at_the_end_above_the_total(check, tmp_path: Path):
+def test_findings_in_many_files_stand_at_the_end_above_the_total(check, tmp_path: Path):
     write_tsv(tmp_path / "a.tsv", [*CLEAN[:30], ("", "x")])
     sides = [[pair[side] for pair in CLEAN[30:]] for side in range(2)]
     put(tmp_path, {"b.en": text(sides[0]), "b.ko": text(sides[1])})
@@ -467,7 +465,7 @@ def test_the_findings_in_many_files_stand_at_the_end_above_the_total(check, tmp_
         ("a.tsv tag=x b.tsv tag=y --write-clean clean.tsv", 2, "one at a time"),
     ],
 )
-def test_a_wrong_request_gets_one_line(check, tmp_path: Path, words: str, code: int, says: str, capsys):
+def test_wrong_request_gets_one_line(check, tmp_path: Path, words: str, code: int, says: str, capsys):
     write_tsv(tmp_path / "a.tsv", CLEAN)
     write_tsv(tmp_path / "b.tsv", CLEAN)
     (tmp_path / "link.tsv").symlink_to("a.tsv")
@@ -479,7 +477,7 @@ def test_a_wrong_request_gets_one_line(check, tmp_path: Path, words: str, code: 
 
 
 @pytest.mark.parametrize("later", [CLEAN[::-1], CLEAN[:-1], [*CLEAN, CLEAN[0]]], ids=["order", "shorter", "longer"])
-def test_a_file_that_changes_between_two_readings_is_no_traceback(tmp_path: Path, later: list[Pair]):
+def test_file_that_changes_between_two_readings_is_no_traceback(tmp_path: Path, later: list[Pair]):
     path = Path(write_tsv(tmp_path / "a.tsv", CLEAN))
 
     report = check_sets({"train": parse_corpora([str(path)])}, CheckLimits())
@@ -504,7 +502,7 @@ def test_damaged_bytes_are_no_traceback(check, tmp_path: Path, kind: str, pack: 
         assert check(f"a.{kind}{pack}", "--json")[0] in (0, 1)
 
 
-def test_the_page_explains_every_finding_with_its_level():
+def test_page_explains_every_finding_with_its_level():
     page = (Path(__file__).parents[2] / "docs" / "corpora.md").read_text(encoding="utf-8")
     rows = [line.split(" | ") for line in page.split("\n") if line.startswith("| `")]
     levels = {name: row[1] for row in rows for name in row[0].removeprefix("| ").replace("`", "").split(", ")}
@@ -519,7 +517,7 @@ def test_pairs_that_training_takes_for_the_same_are_duplicates(check, tmp_path: 
     assert findings(report)["duplicate"]["count"] == 1
 
 
-def test_a_place_is_named_once_and_each_occurrence_counted():
+def test_place_is_named_once_and_each_occurrence_counted():
     report = CheckReport()
     report.add("line-break", ["a.tsv:3", "a.tsv:3", "a.tsv:5"])
     report.add("line-break", ["a.tsv:5", "a.tsv:6"])

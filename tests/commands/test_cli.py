@@ -26,14 +26,15 @@ from processes import Command, wait_for
 from dragoman.cli import COMMANDS, main
 from dragoman.config import RunConfig, SearchConfig
 from dragoman.config.languages import parse_pair
-from dragoman.data.corpus import Pair, read_lines
+from dragoman.data.corpus import Pair
+from dragoman.data.lines import read_lines
 from dragoman.data.tokenizer import EOS, Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import UsageError
-from dragoman.files import new_folder
 from dragoman.inspection.summary import Summary
 from dragoman.model import build
 from dragoman.model_folder import verify_files, write_model
+from dragoman.storage.writing import new_folder
 from dragoman.text.extent import SourceExtent
 from dragoman.translation.safeguards import NO_SAFEGUARDS
 from dragoman.translation.translator import Translator
@@ -60,7 +61,7 @@ def brief(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Pat
         model.output.bias[EOS] = 9.0  # type: ignore[index]
     folder = tmp_path_factory.mktemp("models") / "brief"
     with new_folder(folder) as draft:
-        write_model(draft, model, Tokenizers.of(tokenizer), "# brief\n")
+        write_model(draft, model, Tokenizers.from_tokenizer(tokenizer), "# brief\n")
     return folder
 
 
@@ -102,8 +103,8 @@ BAD = [
     ("train broken.toml", 2, "broken.toml: not valid TOML"),
     ("train preset.toml", 2, "preset"),
     ("translate -m missing x", 1, "missing: no such model folder"),
-    ("serve -m english={brief}", 2, "'english' is not a pair of languages, such as en-de"),
-    ("serve -m english={brief}:ko", 2, "'english' is not a pair of languages, such as en-de"),
+    ("serve -m english={brief}", 2, "'english' is not a language pair, such as en-de"),
+    ("serve -m english={brief}:ko", 2, "'english' is not a language pair, such as en-de"),
     ("inspect x -m {brief} --view masques", 2, "not 'masques'; did you mean 'masks'?"),
     ("translate -m . x", 1, ".: not a model folder: it has no manifest.json; did you mean damaged?"),
     ("translate -m folder.toml x", 1, "folder.toml: not a model folder: it has no manifest.json\n"),
@@ -205,11 +206,10 @@ BAD = [
     ("info {brief} --preset base", 2, "give a model folder or a preset"),
     ("info missing", 1, "missing: no such model folder"),
     ("info --preset base --vocabulary 0", 2, "--vocabulary must be from 1 to"),
-    ("benchmark decoding --batches 1 0", 2, "--batches must be above 0"),
-    ("benchmark decoding --sentences -3", 2, "--sentences must be above 0"),
-    ("benchmark training --seconds nan", 2, "--seconds must be above 0"),
-    ("benchmark training --shapes", 2, "--shapes needs a value"),
-    ("benchmark decoding --batches", 2, "--batches needs a value"),
+    ("benchmark -m {brief} --sentences -3", 2, "--sentences must be at least 1, not -3"),
+    ("benchmark -m {brief} --rounds 0", 2, "--rounds must be at least 1, not 0"),
+    ("benchmark -m {brief} --beam 0", 2, "--beam must be at least 1"),
+    ("benchmark -m {brief} missing.tsv", 1, "missing.tsv: no such file"),
     ("info {brief} --vocabulary 400", 2, "--vocabulary is for --preset"),
     (
         "inspect -m {brief} text --out picture.jpg",
@@ -282,16 +282,16 @@ def test_lines_that_cannot_be_read_are_told_from_all_others(
         ("translate -m", "-m/--model needs a value"),
         ("translate x", "translate needs -m FOLDER (model folder, run folder or hub:USER/NAME)"),
         (f"translate {'x' * 300}", "translate needs -m FOLDER (model folder, run folder or hub:USER/NAME)"),
-        ("upload x", "upload needs hub:USER/NAME (its name there; what is there already is replaced by a new version)"),
+        ("upload x", "upload needs hub:USER/NAME (its name on the Hub; an existing model gets a new version)"),
         ("upload", "upload needs MODEL and hub:USER/NAME"),
         ("export x", "export needs OUT and --to {ctranslate2,onnx,huggingface,web}"),
         ("translate . x", "translate needs -m in front of its model folder: -m ."),
         ("split x", "split needs --out FOLDER (folder for train.tsv, dev.tsv and test.tsv)"),
         ("info a b", "info does not take 'b'"),
-        ("benchmark", "benchmark needs one of training, quality, decoding, decoding-length, pipeline, memory, serving"),
+        ("benchmark x", "benchmark needs -m FOLDER (model folder, run folder or hub:USER/NAME)"),
     ],
 )
-def test_what_is_wrong_with_flags_is_one_sentence(dragoman, line: str, says: str, monkeypatch: pytest.MonkeyPatch):
+def test_wrong_flags_get_one_sentence(dragoman, line: str, says: str, monkeypatch: pytest.MonkeyPatch):
     hint = "did you mean 'jsonl'?" if "json" in line else f"see dragoman {line.split()[0]} --help"
     for columns in ("80", "40"):
         monkeypatch.setenv("COLUMNS", columns)
@@ -302,7 +302,7 @@ def test_what_is_wrong_with_flags_is_one_sentence(dragoman, line: str, says: str
 @pytest.mark.parametrize(
     ("line", "code", "says"), BAD, ids=[row.values[0] if hasattr(row, "values") else row[0] for row in BAD]
 )
-def test_a_wrong_request_gets_one_clear_line(
+def test_plot_answers_a_wrong_request_in_one_clear_line(
     dragoman, corpus: Corpus, brief: Path, tmp_path: Path, line: str, code: int, says: str
 ):
     write_bad_files(tmp_path)
@@ -321,7 +321,7 @@ def test_a_wrong_request_gets_one_clear_line(
     assert ran.err.count("\n") == 1
 
 
-def test_a_folder_of_checkpoints_leads_to_the_best_model_of_the_run(dragoman, brief: Path, tmp_path: Path):
+def test_folder_of_checkpoints_leads_to_the_best_model_of_the_run(dragoman, brief: Path, tmp_path: Path):
     run = tmp_path / "run"
     for name in ("best", "checkpoints/step-00000100", "checkpoints/step-00000200"):
         shutil.copytree(brief, run / name)
@@ -355,7 +355,7 @@ benchmark nothing"""
 
 
 @pytest.mark.parametrize("line", re.split(r";\s+", WRONG_FLAGS))
-def test_a_flag_that_is_wrong_ends_with_code_2(dragoman, line: str):
+def test_flag_that_is_wrong_ends_with_code_2(dragoman, line: str):
     ran = dragoman(*line.split())
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("dragoman: ")
@@ -471,7 +471,9 @@ def lines_and_a_document(trained: Path, tmp_path_factory: pytest.TempPathFactory
     return ran.stdout, told[:end], told[end:]
 
 
-def test_there_is_a_line_out_for_every_line_in(lines_and_a_document: tuple[bytes, list[str], list[str]], trained: Path):
+def test_translate_writes_a_line_for_every_line(
+    lines_and_a_document: tuple[bytes, list[str], list[str]], trained: Path
+):
     out, (*told, ended), _ = lines_and_a_document
     assert ended.startswith("ended with 0 ")
     lines = out.decode().removesuffix("\n").split("\n")
@@ -492,7 +494,7 @@ def test_lines_load_no_formats_of_documents(lines_and_a_document: tuple[bytes, l
     assert document.startswith("ended with 0 formats {")
 
 
-def test_a_line_feed_at_the_end_starts_no_line(dragoman, brief: Path, tmp_path: Path):
+def test_line_feed_at_the_end_starts_no_line(dragoman, brief: Path, tmp_path: Path):
     data = b"\n".join(HOSTILE)
     for written_data, lines in ((data, 16), (data + b"\n", 16), (data + b"\n\n", 17), (b"", 0)):
         (tmp_path / "in").write_bytes(written_data)
@@ -532,7 +534,7 @@ def test_lines_that_are_typed_can_be_edited_and_recalled(brief: Path, tmp_path: 
     assert json.loads(out.read_text(encoding="utf-8"))["text"] == "The dog"
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(brief: Path):
+def test_reader_that_has_seen_enough_is_no_error(brief: Path):
     blank = written(brief.parent / "blank", f"{' ' * 1000}\n" * 500)  # comes back as it is: more than a pipe holds
     run = process("translate", "-m", brief, "--input", blank)
     assert run.stdout.readline()  # type: ignore[union-attr]
@@ -556,7 +558,7 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
-def test_texts_on_the_command_line_are_one_line_each_and_need_no_input(
+def test_command_line_texts_give_one_line_each_and_need_no_input(
     dragoman, trained: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("sys.stdin", None)
@@ -567,7 +569,7 @@ def test_texts_on_the_command_line_are_one_line_each_and_need_no_input(
     assert "there is no standard input: give text or --input" in ran.err
 
 
-def test_a_file_is_translated_into_a_file_and_not_lost_where_that_is_itself(dragoman, trained: Path, tmp_path: Path):
+def test_file_is_translated_into_a_file_but_not_into_itself(dragoman, trained: Path, tmp_path: Path):
     texts = ["The dog sees 2 cats.", "", "The bear."]
     written(tmp_path / "in", "".join(f"{text}\n" for text in texts))
     assert dragoman("translate", "-m", trained, "-i", "in", "-o", "out") == Ran(0, "", "")
@@ -590,7 +592,7 @@ def no_room(*_: object) -> None:
     ids=["Ctrl-C", "SIGTERM", "full disk", "none"],
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["out", "out.gz"])
-def test_what_stops_a_translation_leaves_the_old_file_and_the_lines_so_far_in_a_part(
+def test_stopped_translation_leaves_the_old_file_and_a_part(
     dragoman, brief: Path, monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[], None] | None, code: int
 ):
     """The control is the translation that nothing stops."""
@@ -617,7 +619,7 @@ def test_what_stops_a_translation_leaves_the_old_file_and_the_lines_so_far_in_a_
     assert list(read_lines(copy)) == [" "] * 1024
 
 
-def test_nothing_that_is_read_is_written(dragoman, brief: Path):
+def test_files_that_are_read_are_not_written(dragoman, brief: Path):
     """Under whatever name, and neither by way of the part."""
     Path("in").write_text(" \n")
     Path("terms").write_text("a\tb\n")
@@ -668,7 +670,7 @@ def test_fields_that_the_output_has_too_are_left_out_with_a_message(dragoman, br
         ("--version", "2>&-", b""),
     ],
 )
-def test_a_closed_or_full_output_is_named_in_one_sentence(brief: Path, arguments: str, way: str, said: bytes):
+def test_closed_or_full_output_is_named_in_one_sentence(brief: Path, arguments: str, way: str, said: bytes):
     way, *unbuffered = way.split()
     command = f"{sys.executable} -m dragoman {arguments.format(brief=brief)} {way}"
     environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1"}
@@ -701,7 +703,7 @@ def test_training_says_what_it_does_and_leaves_a_model(dragoman, corpus: Corpus,
         (("--training.max-tokens", "1"), "every pair is longer than 1 token"),
     ],
 )
-def test_a_first_training_that_is_refused_leaves_nothing_behind(
+def test_first_training_that_is_refused_leaves_nothing_behind(
     dragoman, corpus: Corpus, tmp_path: Path, flags: tuple[str, ...], message: str
 ):
     (tmp_path / "bad.tsv").write_text("a\tb\nc\n")
@@ -748,7 +750,7 @@ def test_tags_that_no_training_pair_has_are_reported(dragoman, corpus: Corpus):
     ]
 
 
-def test_a_folder_may_have_the_flag_that_it_has_elsewhere(dragoman, trained: Path):
+def test_folder_may_have_the_flag_that_it_has_elsewhere(dragoman, trained: Path):
     """In every place; the control is a flag that takes several words, which would take the folder as one of them."""
     for arguments in (["-m", trained], ["--model", trained], [f"--model={trained}"]):
         assert dragoman("info", "--json", *arguments) == dragoman("info", trained, "--json")
@@ -759,7 +761,7 @@ def test_a_folder_may_have_the_flag_that_it_has_elsewhere(dragoman, trained: Pat
     assert "missing: no such run folder" in drawn.err
 
 
-def test_the_settings_of_training_need_no_section(dragoman, corpus: Corpus, tmp_path: Path):
+def test_settings_of_training_need_no_section(dragoman, corpus: Corpus, tmp_path: Path):
     corpora = ["--train", corpus[0], "--dev", corpus[1], *SMALL.split(), "--quiet"]
     short = "--max-steps 1 --minutes=2.5 --threads 1 --seed 3 --no-deterministic"
     assert dragoman("train", *corpora, "--out", "a", *short.split()).code == 0
@@ -809,7 +811,7 @@ def test_evaluation_gives_scores_with_signatures_and_the_translations(dragoman, 
     assert (both["bleu"]["value"], both["exact"], both["against"]["name"]) == (100, 1, "out.txt")
 
 
-def test_info_counts_the_parameters_of_a_model_and_of_the_base_model_of_the_paper(dragoman, trained: Path):
+def test_info_counts_the_parameters_of_a_model_and_of_base(dragoman, trained: Path):
     """Section 5.1: a vocabulary of about 37,000; Table 3 rounds to 65 million parameters."""
     ran = dragoman("info", "--preset", "base", "--vocabulary", "37000")
     assert (ran.code, ran.err) == (0, "")
@@ -848,7 +850,9 @@ def test_info_tells_what_a_model_can(dragoman, trained: Path):
     assert small["engines"].startswith("native; ctranslate2 lacks positions = 'rotary-across': train")
     assert not {"languages", "scripts", "reads at once"} & {*small}  # no training has recorded anything
     assert (told["languages"], "languages" in found) == (None, False)
-    summary = replace(Summary.read(trained / "best", TINY, Tokenizers.of(tokenizer)), languages=parse_pair("en-pt-BR"))
+    summary = replace(
+        Summary.read(trained / "best", TINY, Tokenizers.from_tokenizer(tokenizer)), languages=parse_pair("en-pt-BR")
+    )
     assert re.search(r"^languages +en to pt-BR$", str(summary), re.MULTILINE)
     assert summary.as_dict()["languages"] == {"source": "en", "target": "pt-BR"}
     assert rows("--preset", "lstm")["model"] == "LSTM, layers 2 + 2, d_model 384, attention dot"
@@ -862,7 +866,7 @@ def test_inspection_draws_any_text(dragoman, brief: Path, text: str):
 
 
 @pytest.mark.parametrize("view", ["map", "masks"])
-def test_a_figure_without_a_name_is_named_after_its_view(dragoman, brief: Path, tmp_path: Path, view: str):
+def test_figure_without_a_name_is_named_after_its_view(dragoman, brief: Path, tmp_path: Path, view: str):
     Path("attention.svg").touch()
     ran = dragoman("inspect", "-m", brief, "The dog", "--view", view)
     assert (ran.code, ran.out.splitlines()[-1]) == (0, f"{view}.svg")
@@ -919,7 +923,7 @@ def test_ctrl_c_stops_a_training_that_can_go_on(corpus: Corpus, tmp_path: Path):
         ("--temperature 1e-40", "temperature must be at least 0.001, not 1e-40"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_is_written(dragoman, trained: Path, flags: str, said: str):
+def test_impossible_flags_are_refused_before_anything_is_written(dragoman, trained: Path, flags: str, said: str):
     Path("terms.tsv").write_text("dog\tHund\n")
     Path("page.json").write_text('{"title": "The dog"}')
     Path("a.csv").write_text("a\nThe dog\n")
@@ -929,7 +933,7 @@ def test_what_cannot_work_is_refused_before_anything_is_written(dragoman, traine
     assert not Path("out").exists()
 
 
-def test_a_flag_that_may_be_given_often_leaves_the_text_alone(dragoman, trained: Path):
+def test_flag_that_may_be_given_often_leaves_the_text_alone(dragoman, trained: Path):
     free = dragoman("translate", "-m", trained, "The dog")
     first, second = free.out.split()[:2]
     ran = dragoman("translate", "-m", trained, "--forbid", first, "--forbid-exact", second, "The dog")
@@ -941,14 +945,14 @@ def test_a_flag_that_may_be_given_often_leaves_the_text_alone(dragoman, trained:
 @pytest.mark.parametrize(
     ("name", "line"), [("a.jsonl", '{"text": "The dog"}'), ("a.TSV", "The dog\tDer Hund"), ("a.txt", "The dog")]
 )
-def test_the_name_of_the_input_says_what_a_line_is(dragoman, trained: Path, name: str, line: str):
+def test_name_of_the_input_says_what_a_line_is(dragoman, trained: Path, name: str, line: str):
     Path(name).write_text(f"{line}\n")
     command = ("translate", "-m", trained, "--beam", "1")
     assert dragoman(*command, "-i", name).out == dragoman(*command, "The dog").out
     assert dragoman(*command, "-i", name, "--input-format", "text").out == dragoman(*command, line).out
 
 
-def test_the_name_of_the_output_says_how_lines_are_written_and_packed(dragoman, trained: Path):
+def test_name_of_the_output_says_how_lines_are_written_and_packed(dragoman, trained: Path):
     """The words are those of the plain command; the control is that without a name, or against it, they stay plain."""
     Path("in.txt").write_text("The dog sees 2 cats.\n\nThe bear.\n", encoding="utf-8")
     for name in ("in.txt.gz", "in.txt.zst"):
@@ -978,7 +982,7 @@ def test_the_name_of_the_output_says_how_lines_are_written_and_packed(dragoman, 
     assert Path("out.tsv.gz").read_bytes()[:2] == b"\x1f\x8b"
 
 
-def test_a_packed_document_is_one_too(dragoman, trained: Path):
+def test_packed_document_is_one_too(dragoman, trained: Path):
     text = '{"title": "The dog", "id": 7}'
     Path("a.json").write_text(text)
     Path("a.json.gz").write_bytes(gzip.compress(text.encode()))
@@ -988,7 +992,7 @@ def test_a_packed_document_is_one_too(dragoman, trained: Path):
     assert line != text
 
 
-def test_a_text_that_is_the_name_of_a_file_gets_a_hint(dragoman, brief: Path):
+def test_text_that_is_the_name_of_a_file_gets_a_hint(dragoman, brief: Path):
     Path("notes.txt").touch()
     ran = dragoman("translate", "-m", brief, "notes.txt")
     assert (ran.code, ran.out.count("\n")) == (0, 1)
@@ -997,7 +1001,7 @@ def test_a_text_that_is_the_name_of_a_file_gets_a_hint(dragoman, brief: Path):
         assert "--input" not in dragoman("translate", "-m", brief, "--beam", "1", text).err
 
 
-def test_a_document_is_not_begun_where_it_cannot_be_written(dragoman, trained: Path, monkeypatch: pytest.MonkeyPatch):
+def test_document_is_not_begun_where_it_cannot_be_written(dragoman, trained: Path, monkeypatch: pytest.MonkeyPatch):
     Path("page.json").write_text('{"title": "The dog"}')
     monkeypatch.setattr("dragoman.translation.translator.Translator.translate", None)  # any call would be a traceback
     ran = dragoman("translate", "-m", trained, "-i", "page.json", "-o", "missing/page.json")
@@ -1012,7 +1016,7 @@ def test_a_document_is_not_begun_where_it_cannot_be_written(dragoman, trained: P
         ("a.xlf", "<xliff>The dog", ""), ("a.po", "The dog\n", ":1"),
     ],
 )  # fmt: skip
-def test_a_document_that_cannot_be_read_is_an_error(dragoman, brief: Path, name: str, text: str, line: str):
+def test_document_that_cannot_be_read_is_an_error(dragoman, brief: Path, name: str, text: str, line: str):
     """The control is a document without texts, which is written as it is."""
     Path(name).write_text(text)
     Path(out := f"out{Path(name).suffix}").write_text("old")
@@ -1034,7 +1038,9 @@ def test_a_document_that_cannot_be_read_is_an_error(dragoman, brief: Path, name:
         ("a.po", 'msgid "{}"\nmsgstr ""\n\nmsgctxt "x"\nmsgid "{}"\nmsgstr ""\n', [2, 6]),
     ],
 )  # fmt: skip
-def test_what_is_flagged_in_a_document_has_its_line(dragoman, brief: Path, name: str, text: str, lines: list[int]):
+def test_flagged_texts_of_a_document_are_logged_with_their_line(
+    dragoman, brief: Path, name: str, text: str, lines: list[int]
+):
     """The same text in two lines: the model says too little of it."""
     source = "The dog sees the cat and the bear and the cat sees the bear"
     Path(name).write_text(text.format(source, source))
@@ -1043,7 +1049,7 @@ def test_what_is_flagged_in_a_document_has_its_line(dragoman, brief: Path, name:
     assert flagged == [f"{name}:{line}: '{source}': translation flagged: too short" for line in lines]
 
 
-def test_after_a_catalogue_its_messages_are_counted(dragoman, trained: Path):
+def test_messages_of_a_catalogue_are_counted(dragoman, trained: Path):
     entries = ("", "a"), ("The dog", ""), ("The cat", ""), ("The bear", "der Bär"), ("42", "")
     text = "\n".join(f'msgid "{source}"\nmsgstr "{target}"\n' for source, target in entries)
     Path("a.po").write_text(f'{text}\n#, fuzzy\nmsgid "A cat"\nmsgstr "Kater"\n')
@@ -1079,7 +1085,7 @@ def test_names_that_config_toml_cannot_record_are_refused_before_anything_is_wri
 
 
 @pytest.mark.parametrize("size", ["2", "two", "-1", ""])
-def test_an_environment_that_torchrun_did_not_make_is_refused_in_a_sentence(
+def test_environment_that_torchrun_did_not_make_is_refused_in_a_sentence(
     dragoman, corpus: tuple[str, str], monkeypatch: pytest.MonkeyPatch, size: str
 ):
     monkeypatch.setenv("WORLD_SIZE", size)
@@ -1090,7 +1096,7 @@ def test_an_environment_that_torchrun_did_not_make_is_refused_in_a_sentence(
     assert ("RANK" in ran.err) == (size == "2")
 
 
-def test_a_model_that_no_machine_has_room_for_is_refused_with_its_size(dragoman, corpus: tuple[str, str]):
+def test_model_too_large_for_any_machine_is_refused_with_its_size(dragoman, corpus: tuple[str, str]):
     ran = dragoman("train", "--train", corpus[0], "--dev", corpus[1], *QUICK.split(), "--model.d-model", "65536")
     assert (ran.code, ran.err.count("\n")) == (1, 1), ran.err
     assert "weights is too large: training needs" in ran.err

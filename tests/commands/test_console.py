@@ -26,7 +26,7 @@ def shown(terminal: bool, quiet: bool = False) -> str:
     return text.getvalue()
 
 
-def test_a_terminal_has_the_bar_and_a_log_only_lines():
+def test_terminal_has_the_bar_and_a_log_only_lines():
     for words in ("epoch [b]3", "30 %", "loss 2.0", "[b] a line"):
         assert words in shown(terminal=True)
     assert shown(terminal=False) == "[b] a line\n"
@@ -34,7 +34,7 @@ def test_a_terminal_has_the_bar_and_a_log_only_lines():
 
 
 @pytest.mark.parametrize("width", [50, 60, 100])
-def test_a_narrow_terminal_shows_all_words(width: int):
+def test_narrow_terminal_shows_all_words(width: int):
     left, right, below = (
         "epoch 12, step 3,456 of 10,000",
         "34 %, end in 1 h 05 min",
@@ -52,7 +52,7 @@ def test_a_narrow_terminal_shows_all_words(width: int):
 
 
 @pytest.mark.parametrize("quiet", [False, True])
-def test_a_notebook_has_the_bar_below_the_cell_until_it_ends(
+def test_notebook_has_the_bar_below_the_cell_until_it_ends(
     quiet: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     shown: list[str] = []
@@ -101,7 +101,7 @@ def test_texts_of_strangers_do_not_steer_the_terminal(steer: str, capsys: pytest
         ("translate -m {model} -i {text} -o out.txt --quiet", []),
     ],
 )
-def test_a_terminal_shows_how_far_a_translation_is(
+def test_terminal_shows_how_far_a_translation_is(
     trained: Path,
     corpus: tuple[str, str],
     tmp_path: Path,

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import dragoman
-from dragoman.cli import COMMANDS
+from dragoman.cli import COMMANDS, ELSEWHERE, command_module
 from dragoman.commands.habits import HABITS
 
 TRAIN = """
 --preset --train --dev --languages --out --init-from --vocabulary --quiet
 --training.batch-tokens --training.micro-batches --training.max-tokens --training.concatenate --training.bpe-dropout
---training.epochs --training.max-steps --training.minutes --training.terms
+--training.epochs --training.max-steps --training.minutes
 --training.schedule --training.learning-rate --training.warmup --training.beta2 --training.weight-decay --training.ema
 --training.label-smoothing --training.clip
 --training.validate-every --training.save-every --training.save-minutes --training.keep
@@ -80,20 +80,12 @@ FLAGS = {
     + f"--block --shard --ray --engine --compute-type --device --threads --quiet {ONE_BEST}",
     "export": "--to --compute-type --sample --test --threads",
     "upload": "--private",
-    "benchmark": "",
-    "benchmark training": "--threads --rounds --seconds --shapes --corpus --peers --device",
-    "benchmark memory": "--threads --pairs --steps",
-    "benchmark quality": "--train --dev --test --minutes --preset --recipe --out --threads --models --seeds "
-    "--peer-rates",
-    "benchmark decoding": "--threads --rounds --sentences --batches --device",
-    "benchmark decoding-length": "--threads --rounds",
-    "benchmark pipeline": "-m --model --test --engine --threads --rounds",
-    "benchmark serving": "-m --model --test --parts --threads --rounds --seconds --minutes --requests",
+    "benchmark": "-m --model --beam --threads --rounds --sentences --json",
 }
 
 
 @pytest.mark.parametrize("command", FLAGS)
-def test_a_command_has_these_flags_and_no_others(dragoman, command: str):
+def test_command_has_these_flags_and_no_others(dragoman, command: str):
     ran = dragoman(*command.split(), "--help")
     assert ran.code == 0
     # A flag begins a line, or a line of a box, or follows another one: "│ -m FOLDER, --model FOLDER ...".
@@ -106,17 +98,18 @@ def test_a_command_has_these_flags_and_no_others(dragoman, command: str):
     assert len({len(row) for row in ran.out.splitlines() if row[-1:] in {*"│╮╯"}}) <= 1  # the boxes are whole
 
 
-def test_the_help_of_a_flag_is_one_string():
+def test_help_of_a_flag_is_one_string():
     """Of several in a row, help would show the first alone."""
     folders = (Path(dragoman.__file__).parent / name for name in ("commands", "config"))
     files = [file for folder in folders for file in folder.rglob("*.py")]
+    files += [Path(str(command_module(name).__file__)) for name in ELSEWHERE]
     assert len(files) > 20
     assert not [
         file for file in files if re.search(r'^ {4}\w+: .*\n {4}".*"\n {4}"', file.read_text("utf-8"), re.MULTILINE)
     ]
 
 
-def test_what_other_toolkits_call_a_flag_leads_to_a_flag_that_there_is():
+def test_flag_names_of_other_toolkits_lead_to_existing_flags():
     every = {flag for flags in FLAGS.values() for flag in flags.split()}
     assert {flag for flags in HABITS.values() for flag in flags} <= every
     assert len(HABITS) > 100
@@ -124,5 +117,5 @@ def test_what_other_toolkits_call_a_flag_leads_to_a_flag_that_there_is():
     assert not training & HABITS.keys()  # a setting of ours means itself
 
 
-def test_every_command_is_here():
+def test_commands_are_all_tested_here():
     assert {command.split()[0] for command in FLAGS} == set(COMMANDS)

@@ -117,7 +117,7 @@ def perplexity(model: str, pairs: str) -> float:
     return float(run("score", "-m", model, pairs)[1].split()[1])
 
 
-def test_the_model_reaches_its_bar_and_one_that_has_not_learned_does_not(system: System):
+def test_trained_model_reaches_its_bar_and_an_untrained_one_does_not(system: System):
     assert bleu(system.teacher, system.test) >= system.task.bleu > bleu(system.untrained, system.test)
     bar = system.task.perplexity
     assert perplexity(system.teacher, system.test) <= bar < perplexity(system.untrained, system.test)
@@ -145,7 +145,7 @@ def test_score_agrees_with_the_scores_of_translate(system: System, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_student_reaches_the_bar_of_its_teacher(system: System):
+def test_student_reaches_the_bar_of_its_teacher(system: System):
     student = system.folder / "student"
     given = ["--teacher", system.teacher, *system.corpora(), "--test", system.test, "--out", student]
     run("distill", *given, *COMMON.split(), *system.task.student.split(), "--beam", 1)

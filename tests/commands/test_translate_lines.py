@@ -44,7 +44,7 @@ def output(line: Line, translation: Translation, form: str, text_key: str = "tex
 
 
 @given(anything, st.sampled_from(["text", "tsv", "jsonl"]))
-def test_there_is_a_record_for_each_line_whatever_it_is(lines: list[bytes], form: str):
+def test_lines_get_a_record_each_whatever_they_are(lines: list[bytes], form: str):
     parsed = parse(b"".join(line + b"\n" for line in lines), form)
     assert [line.number for line in parsed] == list(range(1, len(lines) + 1))
     for line in parsed:
@@ -67,12 +67,12 @@ def test_there_is_a_record_for_each_line_whatever_it_is(lines: list[bytes], form
         ("\r\n A dog.\n\n", "  x  "),
     ],
 )
-def test_a_line_of_text_keeps_the_white_space_around_it(source: str, row: str):
+def test_line_of_text_keeps_the_white_space_around_it(source: str, row: str):
     assert output(Line(1, source), Translation("x", 0.0), "text") == row
     assert output(Line(1, source), Translation("", 0.0), "text") == ""
 
 
-def test_of_a_table_the_first_column_is_translated_and_the_others_come_back():
+def test_first_column_of_a_table_is_translated_and_others_come_back():
     (line,) = parse(b"The dog\t17\tnews\n", "tsv")
     assert line.text == "The dog"
     assert output(line, Translation("Der Hund", -1.5), "tsv") == "The dog\tDer Hund\t-1.5000\t17\tnews"
@@ -87,7 +87,7 @@ def test_unknown_fields_pass_through():
     assert fields == record | {"translation": "Der Hund", "score": -1.5, "finished": True}
 
 
-def test_flags_and_terms_stand_in_the_record_and_do_not_pass_through_a_second_translation():
+def test_flags_and_terms_of_a_record_do_not_survive_a_second_translation():
     first = Translation(
         "x",
         -1.0,
@@ -143,14 +143,14 @@ def test_lines_as_deep_as_they_may_be_are_written_again(levels: int):
         "deep",
     ],
 )
-def test_a_line_that_is_not_a_record_gets_an_error_in_its_position(data: bytes, error: str):
+def test_line_that_is_no_record_gets_an_error_in_its_position(data: bytes, error: str):
     good = b'{"body": "The dog"}'
     lines = parse(b"\n".join([good, data, good]) + b"\n", "jsonl", "body")
     assert [line.error for line in lines] == ["", error, ""]
     assert json.loads(output(lines[1], Translation("", 0.0), "jsonl", "body")) == {"line": 2, "error": error}
 
 
-def test_a_text_in_an_object_of_the_object_is_named_with_dots():
+def test_text_in_an_object_of_the_object_is_named_with_dots():
     record = {"doc": {"text": "The dog", "n": 1}, "id": 7}
     (line,) = parse(json.dumps(record).encode() + b"\n", "jsonl", "doc.text")
     assert (line.text, line.fields) == ("The dog", record)
@@ -163,7 +163,7 @@ def test_a_text_in_an_object_of_the_object_is_named_with_dots():
     assert line.text == "flat"
 
 
-def test_all_translations_are_written_as_moses_writes_them():
+def test_nbest_lists_are_written_as_moses_writes_them():
     translation = Translation("one", -1.0, alternatives=(Translation("two", -2.0),))
     assert list(output_rows(Line(3, "x"), translation, "nbest", "text")) == [
         "2 ||| one ||| F0= -1.0000 ||| -1.0000",
@@ -171,7 +171,7 @@ def test_all_translations_are_written_as_moses_writes_them():
     ]
 
 
-def test_a_slow_writer_is_answered_line_by_line():
+def test_slow_writer_is_answered_line_by_line():
     read_end, write_end = os.pipe()
     with os.fdopen(read_end, "rb") as source:
         blocks = line_blocks(parse_lines(source, "text", "text", print), source, False, 1000)
@@ -183,7 +183,7 @@ def test_a_slow_writer_is_answered_line_by_line():
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
-def test_no_line_of_a_pipe_is_lost(size: int):
+def test_pipes_lose_no_line(size: int):
     read_end, write_end = os.pipe()
     blocks: list[list[Line]] = []
     with os.fdopen(read_end, "rb") as source:
@@ -199,14 +199,14 @@ def test_no_line_of_a_pipe_is_lost(size: int):
 
 
 @pytest.mark.parametrize(("interactive", "sizes"), [(False, [10, 10, 5]), (True, [1] * 25)])
-def test_a_file_is_read_in_whole_blocks_and_a_person_line_by_line(tmp_path: Path, interactive: bool, sizes: list[int]):
+def test_file_is_read_in_blocks_and_a_person_line_by_line(tmp_path: Path, interactive: bool, sizes: list[int]):
     (tmp_path / "in").write_bytes(b"x\n" * 25)
     with (tmp_path / "in").open("rb") as source:
         blocks = line_blocks(parse_lines(source, "text", "text", print), source, interactive, 10)
         assert [len(block) for block in blocks] == sizes
 
 
-def test_a_file_in_another_encoding_does_not_flood_the_screen():
+def test_file_in_another_encoding_does_not_flood_the_screen():
     """The lines beyond the first few are counted; in a file with few of them each is named."""
     for count, said in ((1, 2), (2, 3), (300, 6)):
         log: list[str] = []
@@ -217,7 +217,7 @@ def test_a_file_in_another_encoding_does_not_flood_the_screen():
 
 
 @given(st.lists(st.integers(0, 60), max_size=9), st.integers(1, 50))
-def test_a_line_without_end_keeps_its_place_and_takes_no_memory(lengths: list[int], size: int):
+def test_line_without_end_keeps_its_place_and_takes_no_memory(lengths: list[int], size: int):
     """Whatever blocks the lines arrive in. One that is too long has an error, and the rest of it is gone."""
     data = b"".join(b"x" * length + b"\n" for length in lengths) + b"x" * 1000
     with pytest.MonkeyPatch.context() as patch:
@@ -230,7 +230,7 @@ def test_a_line_without_end_keeps_its_place_and_takes_no_memory(lengths: list[in
     assert max(map(len, raw)) <= 30 + size
 
 
-def test_a_file_of_zeros_is_one_line_with_an_error(dragoman, trained: Path, tmp_path: Path):
+def test_file_of_zeros_is_one_line_with_an_error(dragoman, trained: Path, tmp_path: Path):
     with (tmp_path / "in.txt").open("wb") as file:
         file.write(b"The dog sees 5 cats.\n")
         file.truncate(40 << 20)
@@ -263,7 +263,7 @@ def test_long_lines_are_translated_and_read_ahead_by_the_few(monkeypatch: pytest
 @pytest.mark.parametrize(
     ("name", "blocks", "left"), [("a.txt", 2, b"1\n2\n"), ("a.txt", 0, None), ("a.txt.gz", 2, b"1\n2\nha")]
 )
-def test_after_a_failure_the_part_has_whole_blocks_alone(tmp_path: Path, name: str, blocks: int, left: bytes | None):
+def test_part_has_whole_blocks_alone_after_a_failure(tmp_path: Path, name: str, blocks: int, left: bytes | None):
     """As where a full disk has cut a line in the middle of a block. A compressed part, the control, stays as it is."""
 
     def fail() -> None:

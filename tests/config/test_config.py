@@ -55,7 +55,7 @@ def refused(data: dict[str, Any]) -> str:
         ({"model": {"feed_forward": {"dff": 4}}}, "dff", "d_ff"),
     ],
 )
-def test_an_unknown_setting_is_refused_with_the_nearest(data: dict[str, Any], unknown: str, nearest: str):
+def test_unknown_setting_is_refused_with_the_nearest(data: dict[str, Any], unknown: str, nearest: str):
     assert f"unknown setting '{unknown}', did you mean '{nearest}'?" in refused(data)
 
 
@@ -67,12 +67,12 @@ def test_an_unknown_setting_is_refused_with_the_nearest(data: dict[str, Any], un
         ({"model": {"kind": "recurrent", "norm_first": True}}, "norm_first"),
     ],
 )
-def test_an_unknown_setting_like_no_other_is_refused_without_a_guess(data: dict[str, Any], unknown: str):
+def test_unknown_setting_like_no_other_is_refused_without_a_guess(data: dict[str, Any], unknown: str):
     assert f"unknown setting '{unknown}'" in refused(data)
     assert "did you mean" not in refused(data)
 
 
-def test_a_message_names_the_key_in_the_file():
+def test_message_names_the_key_in_the_file():
     assert refused({"model": {"attention": {"heads": "4"}}}).startswith("run.toml: model: attention: heads must be ")
 
 
@@ -101,18 +101,18 @@ def test_a_message_names_the_key_in_the_file():
         ({"model": {"positions": ["rotary"]}}, ", not ['rotary']"),
         ({"model": {"positions": "sinusoid"}}, ", not 'sinusoid'"),
         ({"model": {"attention": {"score": "cosine"}}}, "score must be one of dot, unscaled, additive"),
-        ({"model": {"kind": "gpt"}}, "unknown kind 'gpt', expected one of transformer, ablation, recurrent"),
+        ({"model": {"kind": "gpt"}}, "unknown kind 'gpt', expected one of transformer, recurrent"),
         ({"model": {"kind": 5}}, "unknown kind '5'"),
         ({"model": {"kind": ["transformer"]}}, "unknown kind"),
         ({"model": {"kind": {"name": "transformer"}}}, "unknown kind"),
     ],
     ids=str,
 )
-def test_a_value_of_the_wrong_type_is_refused(data: dict[str, Any], expected: str):
+def test_value_of_the_wrong_type_is_refused(data: dict[str, Any], expected: str):
     assert expected in refused(data)
 
 
-def test_an_int_is_accepted_for_a_float_and_one_file_for_several():
+def test_int_is_accepted_for_a_float_and_one_file_for_several():
     assert update(RunConfig(), {"training": {"clip": 2}}, "").training.clip == 2.0
     assert update(RunConfig(), {"train": "pairs.tsv"}, "").train == ("pairs.tsv",)
 
@@ -150,13 +150,13 @@ def settings_of(table: dict[type, list[dict[str, float]]]) -> list[tuple[type, s
 
 
 @pytest.mark.parametrize(("section", "name", "value"), settings_of(OUT_OF_RANGE))
-def test_a_value_out_of_range_is_refused_by_name(section: type, name: str, value: float):
+def test_value_out_of_range_is_refused_by_name(section: type, name: str, value: float):
     with pytest.raises(UsageError, match=f"^{name} must be "):
         section(**{name: value})
 
 
 @pytest.mark.parametrize(("section", "name", "value"), settings_of(AT_THE_EDGE))
-def test_a_value_at_the_edge_of_its_range_is_taken(section: type, name: str, value: float):
+def test_value_at_the_edge_of_its_range_is_taken(section: type, name: str, value: float):
     assert getattr(section(**{name: value}), name) == value
 
 
@@ -169,7 +169,7 @@ FLOATS = [
 
 
 @pytest.mark.parametrize(("section", "name"), FLOATS)
-def test_no_setting_accepts_nan(section: type, name: str):
+def test_settings_never_accept_nan(section: type, name: str):
     with pytest.raises(UsageError, match=name):
         section(**{name: math.nan})
 
@@ -233,10 +233,11 @@ recurrents = st.builds(
     attention=st.sampled_from(["none", "dot", "additive"]),
     dropout=sixths,
 )
+file_names = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 runs = st.builds(
     RunConfig,
-    train=st.lists(st.text(st.characters(codec="utf-8")), max_size=2).map(tuple),
-    out=st.text(st.characters(codec="utf-8")),
+    train=st.lists(file_names, max_size=2).map(tuple),
+    out=file_names,
     vocabulary=st.none() | st.integers(300, 10**6),
     model=transformers | recurrents,
     training=st.builds(
@@ -250,19 +251,19 @@ runs = st.builds(
 
 
 @given(runs)
-def test_a_run_written_as_toml_is_read_as_the_same_run(run: RunConfig):
+def test_run_written_as_toml_is_read_as_the_same_run(run: RunConfig):
     assert update(RunConfig(), tomllib.loads(to_toml(run)), "") == run
     assert model_config(as_dict(run.model), "config.json") == run.model  # as a model folder describes it
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
-def test_a_preset_written_as_toml_is_read_as_the_same_preset(preset: Preset[Any]):
+def test_preset_written_as_toml_is_read_as_the_same_preset(preset: Preset[Any]):
     run = RunConfig(model=preset.model, training=preset.training)
     assert update(RunConfig(), tomllib.loads(to_toml(run)), "") == run
 
 
 @pytest.mark.parametrize("left_out", ["kind", "dropout", "d_model"])
-def test_a_run_of_which_something_is_not_written_is_read_as_another(left_out: str):
+def test_run_of_which_something_is_not_written_is_read_as_another(left_out: str):
     """The control for the tests above."""
     run = RunConfig(model=RecurrentConfig(d_model=64, dropout=0.4))
     data = as_dict(run)
@@ -273,12 +274,12 @@ def test_a_run_of_which_something_is_not_written_is_read_as_another(left_out: st
         assert update(RunConfig(), data, "") != run
 
 
-def test_a_description_without_a_kind_is_refused():
+def test_description_without_a_kind_is_refused():
     with pytest.raises(UsageError, match=r"config\.json: no kind of model given"):
         model_config({"d_model": 16}, "config.json")
 
 
-def test_what_a_file_does_not_mention_stays_as_it_was():
+def test_settings_not_in_a_file_stay_as_they_were():
     start = RunConfig(model=DEMO.model, training=DEMO.training)
     changed = update(start, {"model": {"attention": {"bias": True}}, "training": {"seed": 7}}, "")
     expected = as_dict(start)
@@ -302,16 +303,16 @@ NOT_TOML = [
 
 
 @pytest.mark.parametrize("text", NOT_TOML, ids=lambda text: text[:9])
-def test_a_file_that_is_no_toml_is_refused_by_name(tmp_path: Path, text: bytes):
+def test_file_that_is_no_toml_is_refused_by_name(tmp_path: Path, text: bytes):
     (tmp_path / "run.toml").write_bytes(text)
     with pytest.raises(UsageError, match=rf"^{tmp_path}/run\.toml: not valid TOML"):
         read_toml(tmp_path / "run.toml")
 
 
-def test_a_file_of_settings_of_any_size_is_not_read_whole(tmp_path: Path):
+def test_file_of_settings_of_any_size_is_not_read_whole(tmp_path: Path):
     with (tmp_path / "run.toml").open("wb") as file:
         file.truncate(40 << 30)
-    with pytest.raises(UsageError, match=r"run\.toml: too large for a file of settings"):
+    with pytest.raises(UsageError, match=r"run\.toml: too large for a settings file"):
         read_toml(tmp_path / "run.toml")
 
 
@@ -325,13 +326,13 @@ def test_a_file_of_settings_of_any_size_is_not_read_whole(tmp_path: Path):
         ("vocabulary = '" + "x" * 5000 + "'", "x…"),
     ],
 )
-def test_a_value_that_cannot_be_written_again_is_refused_in_few_words(text: str, expected: str):
+def test_value_that_cannot_be_written_again_is_refused_in_few_words(text: str, expected: str):
     assert (message := refused(tomllib.loads(text))).endswith(expected)
     assert len(message) < 200
 
 
 @pytest.mark.parametrize("name", ["missing.toml", "."])
-def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path, name: str):
+def test_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path, name: str):
     with pytest.raises(UsageError, match=re.escape(str(tmp_path))):
         read_toml(tmp_path / name)
 
@@ -339,7 +340,7 @@ def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path, name: str
 # Presets.
 
 
-def test_the_base_and_the_big_model_are_those_of_the_paper():
+def test_base_and_the_big_model_are_those_of_the_paper():
     """Table 3, first and last row: layers, d_model, d_ff, heads, d_k, dropout, label smoothing."""
     rows = {"base": (6, 6, 512, 2048, 8, 64, 0.1, 0.1), "big": (6, 6, 1024, 4096, 16, 64, 0.3, 0.1)}
     for name, row in rows.items():

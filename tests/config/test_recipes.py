@@ -39,7 +39,7 @@ def loaded(recipe: Path) -> RunConfig:
         (["recipes/tiny.toml"], "recipes/tiny.toml: no such file; the recipe is called tiny"),
         (["--train", "pairs.tsv", "tiny.toml"], "tiny.toml: no such file; the recipe is called tiny"),
         (["mine.toml"], "mine.toml: no such file"),
-        (["tin"], "tin is neither a file of settings (.toml) nor a recipe (fine-tune, low-resource-30k, "),
+        (["tin"], "tin is neither a settings file (.toml) nor a recipe (fine-tune, low-resource-30k, "),
         (["--train", "tiny"], "--dev is missing"),  # a file of pairs may be called as a recipe is
         (["--quiet", "tiny", "--train", "a.tsv"], "--dev is missing"),
         (
@@ -53,7 +53,7 @@ def loaded(recipe: Path) -> RunConfig:
         ),
     ],
 )
-def test_what_is_no_recipe_is_refused(
+def test_settings_file_refuses_what_is_no_recipe(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
@@ -63,19 +63,19 @@ def test_what_is_no_recipe_is_refused(
     assert said in capsys.readouterr().err
 
 
-def test_a_file_that_is_called_as_a_recipe_is_that_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_file_that_is_called_as_a_recipe_is_that_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     Path("tiny.toml").write_text("[training]\nseed = 77\n")
     assert (defaults(["tiny.toml"]).run.training.seed, defaults(["tiny"]).run.training.seed) == (77, 1)
 
 
-def test_the_recipes_are_these():
+def test_recipes_are_these():
     ours = {"fine-tune", "low-resource-30k", "low-resource-short-texts", "technical-300k", "technical-300k-cpu", "tiny"}
     assert {recipe.stem for recipe in RECIPES} == {*OF_THE_PAPER, *ours}
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)
-def test_a_recipe_is_a_complete_config(recipe: Path, tmp_path: Path):
+def test_recipe_is_a_complete_config(recipe: Path, tmp_path: Path):
     """Nothing is asked for but the text; and it says what to expect. A setting that does not exist is seen."""
     run = loaded(recipe)
     assert not run.train
@@ -89,7 +89,7 @@ def test_a_recipe_is_a_complete_config(recipe: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)
-def test_the_commands_of_a_recipe_exist(recipe: Path, capsys: pytest.CaptureFixture[str]):
+def test_commands_of_a_recipe_exist(recipe: Path, capsys: pytest.CaptureFixture[str]):
     text = recipe.read_text().replace("\\\n#", "")
     commands = re.findall(r"^#   dragoman (\w+)(.*)$", text, re.MULTILINE)
     assert commands[0][0] == "train"
@@ -102,7 +102,7 @@ def test_the_commands_of_a_recipe_exist(recipe: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("recipe", PAPER, ids=lambda recipe: recipe.stem)
-def test_a_recipe_of_the_paper_has_its_values(recipe: Path):
+def test_recipe_of_the_paper_has_its_values(recipe: Path):
     vocabulary, steps, averaged, seconds, dropout, bleu = OF_THE_PAPER[recipe.stem]
     run, text = loaded(recipe), recipe.read_text()
     training = run.training
@@ -120,7 +120,7 @@ def test_a_recipe_of_the_paper_has_its_values(recipe: Path):
     assert f"{steps:,} steps" in text
 
 
-def test_the_table_of_settings_is_the_one_that_is_generated():
+def test_table_of_settings_is_the_one_that_is_generated():
     """And it has a row for every setting, those of a model and of its search excepted."""
     script = runpy.run_path(str(ROOT / "scripts" / "settings_table.py"))
     page = script["PAGE"].read_text(encoding="utf-8")
@@ -136,7 +136,7 @@ def test_search_is_that_of_the_paper_unless_told_otherwise():
 
 
 @pytest.mark.parametrize("name", ["tiny", "low-resource-30k"])
-def test_a_recipe_trains(name: str, corpus: tuple[str, str], tmp_path: Path):
+def test_recipe_trains(name: str, corpus: tuple[str, str], tmp_path: Path):
     recipe = next(recipe for recipe in RECIPES if recipe.stem == name)
     few = "--vocabulary 400 --training.max-steps 2 --training.threads 1 --quiet"
     text = ["--train", corpus[0], "--dev", corpus[1], "--out", str(tmp_path / "run")]

@@ -38,7 +38,7 @@ def as_lists(batches: Plan) -> list[list[int]]:
 
 @settings(max_examples=300)
 @given(corpora, sizes, seeds, seeds)
-def test_every_pair_is_in_one_batch_and_no_batch_is_larger_than_allowed(
+def test_pairs_are_in_one_batch_each_and_batches_within_the_limit(
     lengths: np.ndarray, size: int, seed: int, epoch: int
 ):
     batches = plan_batches(lengths, size, seed, epoch)
@@ -55,7 +55,7 @@ def test_every_pair_is_in_one_batch_and_no_batch_is_larger_than_allowed(
 
 
 @given(corpora, sizes, seeds, seeds)
-def test_a_plan_depends_on_its_arguments_alone(lengths: np.ndarray, size: int, seed: int, epoch: int):
+def test_plan_depends_on_its_arguments_alone(lengths: np.ndarray, size: int, seed: int, epoch: int):
     first = as_lists(plan_batches(lengths, size, seed, epoch))
     np.random.seed(7)
     random.seed(7)
@@ -94,7 +94,7 @@ def test_pairs_of_similar_length_go_together(lengths: np.ndarray, size: int, see
     assert overlaps(lengths, plan_batches(lengths, size, seed, epoch)) == 0
 
 
-def test_pairs_put_together_at_random_would_differ_in_length_and_break_the_limit():
+def test_random_batches_would_mix_lengths_and_break_the_limit():
     """The control for the tests above; to fill batches by their real tokens, without padding, would break it, too."""
     lengths, size = corpus(), 100
     order = np.random.default_rng(0).permutation(len(lengths))
@@ -103,7 +103,7 @@ def test_pairs_put_together_at_random_would_differ_in_length_and_break_the_limit
     assert lengths[batch].sum(axis=0).max() <= size < tokens(lengths, batch)
 
 
-def test_a_pair_longer_than_a_batch_is_alone_in_one_and_makes_no_other_batch_larger():
+def test_pair_longer_than_a_batch_is_alone_and_enlarges_no_other():
     lengths = np.array([(20, 3), (5, 41), (100, 1), (20, 20), (7, 15)])
     for epoch in range(5):
         batches = as_lists(plan_batches(lengths, 40, 0, epoch))
@@ -141,7 +141,7 @@ def test_over_any_epochs_each_pair_comes_equally_often(weight: float, pairs: int
     assert abs(found.sum() - 7 * weight * pairs) <= 1
 
 
-def test_half_of_a_corpus_comes_in_one_epoch_and_the_other_half_in_the_next():
+def test_half_weight_corpus_is_split_between_two_epochs():
     lengths, halves = corpus(), [Repeat(0, 300, 0.5)]
     first, second = (counts(lengths, 1, range(epoch, epoch + 1), halves) for epoch in (0, 1))
     assert first.sum() == second.sum() == 150
@@ -151,14 +151,14 @@ def test_half_of_a_corpus_comes_in_one_epoch_and_the_other_half_in_the_next():
     assert (counts(lengths, 2, range(0, 1), halves) != first).any()
 
 
-def test_each_corpus_has_its_own_weight():
+def test_weight_of_each_corpus_is_its_own():
     repeats = [Repeat(0, 100, 2.0), Repeat(100, 200, 0.5), Repeat(200, 300, 1.0)]
     found = counts(corpus(), 1, range(2), repeats)
     assert [set(found[start:stop].tolist()) for start, stop, _ in repeats] == [{4}, {1}, {2}]
 
 
 @given(st.integers(1, 50), st.integers(1, 9))
-def test_a_batch_is_split_into_consecutive_parts_of_like_size(pairs: int, parts: int):
+def test_batch_is_split_into_consecutive_parts_of_like_size(pairs: int, parts: int):
     found = split_batch(np.arange(pairs), parts)
     assert np.concatenate(found).tolist() == list(range(pairs))
     assert len(found) == parts
@@ -168,24 +168,24 @@ def test_a_batch_is_split_into_consecutive_parts_of_like_size(pairs: int, parts:
 # Batches.
 
 
-def test_a_batch_is_the_same_from_lists_and_from_arrays():
+def test_batch_is_the_same_from_lists_and_from_arrays():
     rows = [[5, 6, 7], [], [8]]
-    lists, arrays = (Batch.of(some, some[::-1]) for some in (rows, [np.array(row, np.uint16) for row in rows]))
+    lists, arrays = (Batch.from_pairs(some, some[::-1]) for some in (rows, [np.array(row, np.uint16) for row in rows]))
     for name in ("source", "target", "labels", "real"):
         assert torch.equal(getattr(lists, name), getattr(arrays, name))
     assert lists.source.dtype == lists.target.dtype == lists.labels.dtype == torch.int64
 
 
-def test_a_batch_goes_to_a_device_as_a_whole():
-    moved = Batch.of([[5]], [[6, 7]]).to(torch.device("meta"))
+def test_batch_goes_to_a_device_as_a_whole():
+    moved = Batch.from_pairs([[5]], [[6, 7]]).to(torch.device("meta"))
     assert {t.device.type for t in (moved.source, moved.target, moved.labels, moved.real)} == {"meta"}
 
 
 @given(st.lists(st.tuples(ids, ids), min_size=1, max_size=6))
-def test_each_target_is_its_labels_shifted_right_and_all_else_is_padding(
+def test_targets_are_labels_shifted_right_and_all_else_is_padding(
     rows: list[tuple[list[int], list[int]]],
 ):
-    batch = Batch.of([source for source, _ in rows], [target for _, target in rows])
+    batch = Batch.from_pairs([source for source, _ in rows], [target for _, target in rows])
     assert batch.tokens == sum(len(target) + 1 for _, target in rows)
     assert batch.target.shape == batch.labels.shape == batch.real.shape
     for row, (_, target) in enumerate(rows):
@@ -198,13 +198,13 @@ def test_each_target_is_its_labels_shifted_right_and_all_else_is_padding(
 
 
 @given(st.lists(ids, min_size=1, max_size=6))
-def test_each_source_ends_with_its_end_and_padding(rows: list[list[int]]):
+def test_sources_end_with_eos_and_padding(rows: list[list[int]]):
     batch = source_batch(rows)
     longest = max(len(row) for row in rows)
     assert batch.tolist() == [[*row, EOS, *[PAD] * (longest - len(row))] for row in rows]
 
 
-def test_batches_for_the_search_are_as_full_as_they_may_be_with_eos():
+def test_search_batches_are_as_full_as_eos_allows():
     sources = [[7] * length for length in (3, 3, 3, 3, 9)]
     assert list(batches_by_length(range(5), sources, 9)) == [[0, 1], [2, 3], [4]]  # 2 * (3 + 1) <= 9 < 3 * (3 + 1)
     assert list(batches_by_length(range(5), sources, 12)) == [[0, 1, 2], [3], [4]]

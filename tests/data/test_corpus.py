@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dragoman.data.corpus import LeftOut, drop_empty, read_corpus, read_lines, stream_rows
+from dragoman.data.corpus import LeftOut, drop_empty, read_corpus, stream_rows
+from dragoman.data.lines import read_lines
 from dragoman.data.spec import parse_corpora
 from dragoman.errors import DragomanError
 
@@ -44,7 +45,7 @@ def test_lines_come_back_as_they_were_written(tmp_path: Path, texts: list[str], 
 
 
 @pytest.mark.parametrize("separator", SEPARATORS, ids=ascii)
-def test_only_a_line_feed_ends_a_line(tmp_path: Path, separator: str):
+def test_line_feeds_alone_end_a_line(tmp_path: Path, separator: str):
     path = Path(write(tmp_path / "text", f"one{separator}two\nthree\n"))
     assert lines_of(path) == [f"one{separator}two", "three"]
     # The control: the reader that everybody writes first makes three lines of it.
@@ -53,7 +54,7 @@ def test_only_a_line_feed_ends_a_line(tmp_path: Path, separator: str):
 
 @every_file_anew
 @given(st.lists(st.tuples(sentences, sentences), min_size=1))
-def test_a_pair_with_an_empty_side_is_dropped_whole_and_shifts_nothing(tmp_path: Path, pairs: list[tuple[str, str]]):
+def test_pair_with_an_empty_side_is_dropped_whole_and_shifts_nothing(tmp_path: Path, pairs: list[tuple[str, str]]):
     pairs = [("first", "zuerst"), *pairs]
     source = write(tmp_path / "source", "".join(s + "\r\n" for s, _ in pairs))
     target = write(tmp_path / "target", "".join(t + "\r\n" for _, t in pairs))
@@ -77,7 +78,7 @@ def test_dropping_empty_lines_on_each_side_alone_would_shift(tmp_path: Path):
     assert ("three", "zwei") in list(zip(*each, strict=False))
 
 
-def test_what_was_left_out_is_told_with_its_lines(tmp_path: Path):
+def test_left_out_rows_are_reported_with_their_lines(tmp_path: Path):
     path = write(tmp_path / "pairs.tsv", "a\tb\n\tb\na\t\n\na\tb\n \t \na\tb")
     corpus = read_corpus([path])
     assert corpus.lines == [1, 5, 7]
@@ -90,7 +91,7 @@ NO_HEADERS = ["source\tsource", "no\tnein", "Spanish\tespañola", "The source\tL
 
 
 @pytest.mark.parametrize("line", HEADERS + NO_HEADERS)
-def test_a_header_is_told_and_read_as_a_pair(tmp_path: Path, line: str):
+def test_header_is_told_and_read_as_a_pair(tmp_path: Path, line: str):
     pair = tuple(line.split("\t"))
     first = read_corpus([write(tmp_path / "first.tsv", f"{line}\na\tb\n")])
     assert first.pairs == [pair, ("a", "b")]
@@ -118,12 +119,12 @@ def test_a_header_is_told_and_read_as_a_pair(tmp_path: Path, line: str):
         ("a cat   un gato", "put a tab between them"),
     ],
 )
-def test_a_line_without_two_columns_gets_advice_on_what_it_has(tmp_path: Path, line: str, advice: str):
+def test_line_without_two_columns_gets_advice_on_what_it_has(tmp_path: Path, line: str, advice: str):
     with pytest.raises(DragomanError, match=re.escape(advice)):
         read_corpus([write(tmp_path / "a.tsv", f"{line}\n")])
 
 
-def test_what_is_no_file_is_named(tmp_path: Path):
+def test_missing_files_and_folders_are_named(tmp_path: Path):
     here, missing = write(tmp_path / "here", "a\n"), str(tmp_path / "missing")
     for files in ([missing], [here, missing], [missing, here]):
         with pytest.raises(DragomanError, match=f"^{missing}: no such file$"):
@@ -133,6 +134,6 @@ def test_what_is_no_file_is_named(tmp_path: Path):
 
 
 @pytest.mark.parametrize("count", [0, 3])
-def test_a_corpus_is_one_file_or_two(count: int):
+def test_corpus_is_one_file_or_two(count: int):
     with pytest.raises(DragomanError, match=f"not {count} files"):
         read_corpus(["file"] * count)

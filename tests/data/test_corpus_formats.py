@@ -21,7 +21,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dragoman.cli import main
-from dragoman.data.corpus import LeftOut, Pair, drop_empty, read_blocks, read_corpus, stream_rows
+from dragoman.data.corpus import LeftOut, Pair, drop_empty, read_corpus, stream_rows
+from dragoman.data.lines import read_blocks
 from dragoman.data.spec import OF_PAIRS, WITH_COLUMNS, CorpusSpec, parse_corpora
 from dragoman.errors import DragomanError, UsageError
 
@@ -41,12 +42,12 @@ def expected(kind: str, pairs: list[Pair]) -> list[Pair]:
     return [tuple(side.replace("\r\n", " ").replace("\n", " ") for side in pair) for pair in pairs]  # type: ignore[misc]
 
 
-def test_every_format_has_a_writer():
+def test_formats_all_have_a_writer():
     """Others of these tests, and of `check`, write each format that has one."""
     assert [f".{kind}" for kind in WRITERS] == list(OF_PAIRS)
 
 
-def test_every_list_of_formats_is_complete():
+def test_lists_of_formats_are_complete():
     """In the help of commands, and in the documents."""
     root = Path(__file__).parents[2]
     for file in [root / "README.md", *root.glob("docs/*.md"), *root.glob("src/**/*.py")]:
@@ -86,7 +87,7 @@ def test_pairs_come_back_in_their_order_from_every_format(tmp_path: Path, kind: 
 
 
 @pytest.mark.parametrize("pack", CODECS)
-def test_two_files_may_be_packed_each_in_its_way(tmp_path: Path, pack: str):
+def test_packed_files_of_two_kinds_make_one_corpus(tmp_path: Path, pack: str):
     sources, targets = zip(*CLEAN, strict=True)
     (tmp_path / f"a.en{pack}").write_bytes(packed(text(sources), CODECS[pack]))
     (tmp_path / "a.ko").write_bytes(text(targets))
@@ -98,7 +99,7 @@ def test_two_files_may_be_packed_each_in_its_way(tmp_path: Path, pack: str):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_a_name_in_capitals_is_of_the_same_format(tmp_path: Path, kind: str):
+def test_name_in_capitals_is_of_the_same_format(tmp_path: Path, kind: str):
     pairs = [("first", "zuerst"), ("second", "danach")]
     for pack in CODECS if kind != "parquet" else [""]:
         path = tmp_path / f"DATA.{kind}{pack}".upper()
@@ -106,10 +107,10 @@ def test_a_name_in_capitals_is_of_the_same_format(tmp_path: Path, kind: str):
         assert read_corpus([str(path)]).pairs == pairs
 
 
-def test_a_row_that_lies_across_two_blocks_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_row_that_lies_across_two_blocks_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "a.tsv").write_bytes(tsv(CLEAN))
     for size in (1, 2, 7, 100):
-        monkeypatch.setattr("dragoman.data.corpus.BLOCK", size)
+        monkeypatch.setattr("dragoman.data.lines.BLOCK", size)
         assert read_corpus([str(tmp_path / "a.tsv")]).pairs == CLEAN
 
 
@@ -120,7 +121,7 @@ def test_a_row_that_lies_across_two_blocks_is_whole(tmp_path: Path, monkeypatch:
     "line",
     [" " * 500_000 + '"' + "a" * 500_000, '"a"\n' * 200_000, f'"{"a" * 2_000_000}"', "# a\n" * 200_000],
 )
-def test_a_catalogue_that_would_take_hours_is_refused(tmp_path: Path, line: str):
+def test_catalogue_that_would_take_hours_is_refused(tmp_path: Path, line: str):
     """polib needs quadratic time for the lines of a string or a comment."""
     (tmp_path / "a.po").write_text(f'msgid "a"\nmsgstr "b"\n{line}\n')
     began = time.process_time()
@@ -143,21 +144,21 @@ def test_a_catalogue_that_would_take_hours_is_refused(tmp_path: Path, line: str)
         ("EUC-KR", "utf-8-sig", "고양이"),
     ],
 )
-def test_a_catalogue_is_in_the_encoding_that_its_header_declares(tmp_path: Path, charset: str, codec: str, target: str):
+def test_catalogue_is_in_the_encoding_that_its_header_declares(tmp_path: Path, charset: str, codec: str, target: str):
     path, pairs = tmp_path / "a.po", [("A cat sat.", target), ("Another cat.", "x")]
     path.write_bytes(po(pairs).decode().replace("UTF-8", charset).encode(codec))
     assert read_corpus([str(path)]).pairs == pairs
 
 
 @pytest.mark.parametrize(("charset", "advice"), [("EUC-KR", "what the file declares"), ("UTF-8", "iconv -f latin1")])
-def test_a_line_that_is_not_in_the_encoding_of_its_catalogue_is_named(tmp_path: Path, charset: str, advice: str):
+def test_line_outside_the_encoding_of_its_catalogue_is_named(tmp_path: Path, charset: str, advice: str):
     data = po([("A cat sat.", "고양이")]).decode().replace("UTF-8", charset).encode(charset)
     (tmp_path / "a.po").write_bytes(data + b'\nmsgid "a"\nmsgstr "\xff"\n')
     with pytest.raises(DragomanError, match=rf"a\.po:8: not {charset} at byte 9 of the line \(0xff\): .*{advice}"):
         read_corpus([str(tmp_path / "a.po")])
 
 
-def test_a_catalogue_that_cannot_be_read_gets_a_reason(tmp_path: Path):
+def test_catalogue_that_cannot_be_read_gets_a_reason(tmp_path: Path):
     path = tmp_path / "a.po"
     for wrong, reason in (("msgstr2 x", "no line of a message, or"), ('msgstr "a"b"', "unescaped double quote found")):
         path.write_text(f'msgid "a"\nmsgstr "b"\n\nmsgid "c"\n{wrong}\n')
@@ -193,7 +194,7 @@ def test_columns_may_lie_inside_others(tmp_path: Path):
         ({"translation": ["a", "b"]}, "en,de"),
     ],
 )
-def test_the_keys_that_a_message_suggests(tmp_path: Path, record: dict[str, object], columns: str):
+def test_keys_that_a_message_suggests(tmp_path: Path, record: dict[str, object], columns: str):
     """They can be read, where the record has two; else they are an example."""
     (tmp_path / "a.jsonl").write_text(f"{json.dumps(record)}\n")
     with pytest.raises(DragomanError, match=rf"such as columns={columns}\)"):
@@ -202,9 +203,9 @@ def test_the_keys_that_a_message_suggests(tmp_path: Path, record: dict[str, obje
         assert read_corpus([str(tmp_path / "a.jsonl"), f"columns={columns}"]).pairs
 
 
-def test_a_column_that_is_there_twice_is_not_guessed(tmp_path: Path):
+def test_column_that_is_there_twice_is_not_guessed(tmp_path: Path):
     (tmp_path / "a.csv").write_text("en,ko,en\na,b,c\n")
-    with pytest.raises(DragomanError, match=r"several columns are called 'en': give them names of their own"):
+    with pytest.raises(DragomanError, match=r"several columns are called 'en': give each its own name"):
         read_corpus([str(tmp_path / "a.csv"), "columns=en,ko"])
     (tmp_path / "a.csv").write_text("en,ko,other,other\na,b,c,d\n")  # others do not matter
     assert read_corpus([str(tmp_path / "a.csv"), "columns=en,ko"]).pairs == [("a", "b")]
@@ -247,7 +248,7 @@ def test_columns_of_a_spreadsheet_are_named_or_numbered(tmp_path: Path, delimite
         ("text", "1,2"),
     ],
 )
-def test_the_columns_that_a_message_suggests_can_be_read(tmp_path: Path, heading: str, columns: str):
+def test_columns_that_a_message_suggests_can_be_read(tmp_path: Path, heading: str, columns: str):
     (tmp_path / "a.csv").write_text(f"{heading}\n{','.join('abcd'[: heading.count(',') + 1])}\n")
     with pytest.raises(DragomanError, match=rf"such as columns={columns} "):
         read_corpus([str(tmp_path / "a.csv")])
@@ -258,14 +259,14 @@ def test_the_columns_that_a_message_suggests_can_be_read(tmp_path: Path, heading
 @pytest.mark.parametrize(
     ("columns", "swapped"), [("", False), ("en,ko", False), ("EN_us,KO", False), ("ko,en", True), ("ko,en-US", True)]
 )
-def test_the_languages_of_a_memory_are_found_by_their_codes(tmp_path: Path, columns: str, swapped: bool):
+def test_languages_of_a_memory_are_found_by_their_codes(tmp_path: Path, columns: str, swapped: bool):
     doctype = '<!DOCTYPE tmx SYSTEM "tmx14.dtd">'
     (tmp_path / "a.tmx").write_bytes(tmx(CLEAN, doctype))
     words = [str(tmp_path / "a.tmx"), *([f"columns={columns}"] if columns else [])]
     assert read_corpus(words).pairs == ([(t, s) for s, t in CLEAN] if swapped else CLEAN)
 
 
-def test_a_memory_declares_its_encoding_its_source_language_and_its_markup(tmp_path: Path):
+def test_memory_declares_its_encoding_its_source_language_and_its_markup(tmp_path: Path):
     path = tmp_path / "a.tmx"
     inline = "a <bpt i='1'>&lt;b&gt;</bpt>bold<ept i='1'>&lt;/b&gt;</ept> <hi>word</hi><ph>{1}</ph>."
     path.write_bytes(tmx([(t, s) for s, t in CLEAN], languages=("ko", "en-GB")))
@@ -289,7 +290,7 @@ def test_units_of_a_memory_may_be_of_other_regions(tmp_path: Path, capsys: pytes
     assert "a unit has neither language" in capsys.readouterr().out
 
 
-def test_a_memory_may_have_many_languages(tmp_path: Path):
+def test_memory_may_have_many_languages(tmp_path: Path):
     sides = "".join(f'<tuv xml:lang="x{n}"><seg>{n}</seg></tuv>' for n in range(60))
     (tmp_path / "a.tmx").write_text(f"<tmx><body><tu>{sides}</tu></body></tmx>")
     assert read_corpus([str(tmp_path / "a.tmx"), "columns=x1,x59"]).pairs == [("1", "59")]
@@ -298,14 +299,14 @@ def test_a_memory_may_have_many_languages(tmp_path: Path):
     assert len(str(error.value)) < 300 + len(str(tmp_path))
 
 
-def test_a_memory_whose_first_unit_is_empty_says_so(tmp_path: Path):
+def test_memory_whose_first_unit_is_empty_says_so(tmp_path: Path):
     (tmp_path / "a.tmx").write_bytes(tmx(CLEAN).replace(b"<body>", b"<body><tu></tu>", 1))
     with pytest.raises(DragomanError, match="its first unit has no text"):
         read_corpus([str(tmp_path / "a.tmx")])
     assert read_corpus([str(tmp_path / "a.tmx"), "columns=en,ko"]).pairs == CLEAN
 
 
-def test_the_first_message_of_a_catalogue_without_a_header_is_in_line_1(tmp_path: Path):
+def test_first_message_of_a_headerless_catalogue_is_in_line_1(tmp_path: Path):
     path = tmp_path / "a.po"
     path.write_text('#, fuzzy\nmsgid "a"\nmsgstr "b"\n\n#, fuzzy\nmsgid "c"\nmsgstr "d"\n')
     (origin,) = parse_corpora([str(path)])
@@ -388,7 +389,7 @@ def test_words_name_corpora(words: str, found: tuple[CorpusSpec, ...]):
         "a weight=1 b weight=1",
     ],
 )
-def test_a_corpus_is_named_with_as_few_words_as_training_needs(line: str):
+def test_corpus_is_named_with_as_few_words_as_training_needs(line: str):
     assert " ".join(word for spec in parse_corpora(line.split()) for word in spec.words()) == line
 
 
@@ -421,7 +422,7 @@ def test_a_corpus_is_named_with_as_few_words_as_training_needs(line: str):
         ("a.json b.tsv", "a.json: pairs in JSON are read one object to a line"),
     ],
 )
-def test_a_wrong_word_is_named(words: str, says: str):
+def test_wrong_word_is_named(words: str, says: str):
     with pytest.raises(UsageError) as error:
         parse_corpora(words.split())
     assert says in str(error.value)
@@ -505,7 +506,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_stops_at_a_cap(tmp_path: Path, name: str):
+def test_bomb_stops_at_a_cap(tmp_path: Path, name: str):
     kind, _, pack = name[len("a.") :].partition(".")
     small = tmp_path / f"small{name[1:]}"
     small.write_bytes(packed(WRITERS[kind](CLEAN), CODECS[pack and f".{pack}"]))
@@ -535,7 +536,7 @@ def test_damaged_files_leave_no_memory_behind(tmp_path: Path):
     assert sizes[1] - sizes[0] < 1 << 20  # with read() instead of readinto(), 8 kB a file
 
 
-def test_an_honest_corpus_is_streamed_in_constant_memory(tmp_path: Path):
+def test_honest_corpus_is_streamed_in_constant_memory(tmp_path: Path):
     """The control: text is no bomb."""
     small, large = tmp_path / "small.tsv.gz", tmp_path / "large.tsv.gz"
     chance = random.Random(1)

@@ -39,7 +39,7 @@ def origin(tmp_path: Path, pairs: list[Pair]) -> CorpusSpec:
 
 @pytest.fixture
 def stored(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path) -> Pairs:
-    return tokenise((origin,), Tokenizers.of(tokenizer), None, tmp_path / "toy.arrow")[0]
+    return tokenise((origin,), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "toy.arrow")[0]
 
 
 def same(one: Batch, other: Batch) -> bool:
@@ -50,7 +50,7 @@ def texts_of(stored: Pairs, tokenizer: Tokenizer) -> list[Pair]:
     return [tuple(map(tokenizer.decode, stored.ids(index))) for index in range(len(stored))]  # type: ignore[misc]
 
 
-def test_every_pair_comes_back_with_its_place(
+def test_pairs_come_back_with_their_places(
     stored: Pairs, origin: CorpusSpec, tokenizer: Tokenizer, pairs: list[Pair], tmp_path: Path
 ):
     for found in (stored, Pairs.open(tmp_path / "toy.arrow")):
@@ -62,10 +62,12 @@ def test_every_pair_comes_back_with_its_place(
             assert found.location(index) == f"{origin.files[0]}:{index + 1}"
 
 
-def test_a_batch_is_that_of_the_same_lists(stored: Pairs):
+def test_batch_is_that_of_the_same_lists(stored: Pairs):
     indices = np.array([7, 3, 150, 3])
     lists = [stored.ids(index) for index in indices]
-    assert same(stored.batch(indices), Batch.of([source for source, _ in lists], [target for _, target in lists]))
+    assert same(
+        stored.batch(indices), Batch.from_pairs([source for source, _ in lists], [target for _, target in lists])
+    )
     assert not same(stored.batch(indices), stored.batch(indices[::-1]))
 
 
@@ -77,7 +79,7 @@ def test_pairs_are_found_across_chunks(tokenizer: Tokenizer, tmp_path: Path):
     origins = tuple(
         CorpusSpec((write_tsv(tmp_path / name, rows),)) for name, rows in (("a.tsv", one), ("b.tsv", one[:30]))
     )
-    stored, _ = tokenise(origins, Tokenizers.of(tokenizer), None, tmp_path / "all.arrow")
+    stored, _ = tokenise(origins, Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "all.arrow")
     assert texts_of(stored, tokenizer) == [pair for pair in (*one, *one[:30]) if pair[0]]
     assert stored.location(CHUNK + 18) == f"{tmp_path / 'a.tsv'}:{CHUNK + 20:,}"
     assert stored.location(CHUNK + 19) == f"{tmp_path / 'b.tsv'}:1"
@@ -89,8 +91,8 @@ def test_ids_take_two_bytes_where_the_vocabulary_allows(origin: CorpusSpec, toke
         {piece: id for id, piece in enumerate([*tokenizer.pieces, *(f"piece {n}" for n in range(2**16))])},
         tokenizer.merges,
     )
-    narrow, _ = tokenise((origin,), Tokenizers.of(tokenizer), None, tmp_path / "narrow.arrow")
-    wide, _ = tokenise((origin,), Tokenizers.of(many), None, tmp_path / "wide.arrow")
+    narrow, _ = tokenise((origin,), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "narrow.arrow")
+    wide, _ = tokenise((origin,), Tokenizers.from_tokenizer(many), None, tmp_path / "wide.arrow")
     assert [pairs.rows([0], 0)[0].dtype for pairs in (narrow, wide)] == [np.uint16, np.int32]
     assert narrow.ids(0) == wide.ids(0)
 
@@ -99,10 +101,10 @@ def test_ids_take_two_bytes_where_the_vocabulary_allows(origin: CorpusSpec, toke
 
 
 def tokenise_file(file: str, tokenizer: Path, out: Path) -> None:
-    tokenise((CorpusSpec((file,)),), Tokenizers.of(Tokenizer.load(tokenizer)), 60, out)
+    tokenise((CorpusSpec((file,)),), Tokenizers.from_tokenizer(Tokenizer.load(tokenizer)), 60, out)
 
 
-def test_any_number_of_workers_writes_the_same_bytes(tokenizer: Tokenizer, tmp_path: Path):
+def test_workers_of_any_number_write_the_same_bytes(tokenizer: Tokenizer, tmp_path: Path):
     file = write_tsv(tmp_path / "toy.tsv", 2 * toy_pairs(2500))  # more than a chunk
     other = write_tsv(tmp_path / "other.tsv", 2 * toy_pairs(2500)[::-1])
     tokenizer.save(tmp_path / "tokenizer.json")
@@ -115,11 +117,11 @@ def test_any_number_of_workers_writes_the_same_bytes(tokenizer: Tokenizer, tmp_p
     assert found[0] == found[1] != found[2]
 
 
-def test_the_fingerprint_is_of_ids_tags_and_weights_and_not_of_names(
+def test_fingerprint_is_of_ids_tags_and_weights_and_not_of_names(
     origin: CorpusSpec, pairs: list[Pair], tagged: Tokenizer, tmp_path: Path
 ):
     def fingerprint(*origins: CorpusSpec, longest: int | None = None) -> str:
-        return tokenise(origins, Tokenizers.of(tagged), longest, tmp_path / "x.arrow")[0].fingerprint
+        return tokenise(origins, Tokenizers.from_tokenizer(tagged), longest, tmp_path / "x.arrow")[0].fingerprint
 
     elsewhere = CorpusSpec((write_tsv(tmp_path / "elsewhere.tsv", pairs),))
     swapped = CorpusSpec((write_tsv(tmp_path / "swapped.tsv", [pairs[1], pairs[0], *pairs[2:]]),))
@@ -143,8 +145,10 @@ def test_the_fingerprint_is_of_ids_tags_and_weights_and_not_of_names(
 # Weights and tags.
 
 
-def test_a_corpus_of_weight_two_comes_twice_in_an_epoch(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
-    stored, _ = tokenise((origin, replace(origin, weight=2.0)), Tokenizers.of(tokenizer), None, tmp_path / "x.arrow")
+def test_corpus_of_weight_two_comes_twice_in_an_epoch(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
+    stored, _ = tokenise(
+        (origin, replace(origin, weight=2.0)), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "x.arrow"
+    )
     half = len(stored) // 2
     batches = plan_batches(stored.lengths, 500, 1, 0, stored.repeats)
     counts = np.bincount(np.concatenate(list(batches)), minlength=len(stored))
@@ -152,13 +156,13 @@ def test_a_corpus_of_weight_two_comes_twice_in_an_epoch(origin: CorpusSpec, toke
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5])
-def test_a_corpus_makes_up_its_share_of_the_tokens_of_an_epoch(
+def test_corpus_makes_up_its_share_of_the_tokens_of_an_epoch(
     share: float, pairs: list[Pair], tokenizer: Tokenizer, tmp_path: Path
 ):
     new = CorpusSpec((write_tsv(tmp_path / "new.tsv", pairs[:60]),), weight=2.0)
     old = CorpusSpec((write_tsv(tmp_path / "old.tsv", [*pairs, *toy_pairs(600)]),))
     for spec, expected in ((replace(old, share=share), share), (old, 0.9)):
-        stored, _ = tokenise((new, spec), Tokenizers.of(tokenizer), None, tmp_path / "x.arrow")
+        stored, _ = tokenise((new, spec), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "x.arrow")
         begin = stored.repeats[1].start
         drawn = np.concatenate(
             [np.concatenate(list(plan_batches(stored.lengths, 500, 1, epoch, stored.repeats))) for epoch in range(4)]
@@ -168,11 +172,13 @@ def test_a_corpus_makes_up_its_share_of_the_tokens_of_an_epoch(
         assert found == pytest.approx(expected, abs=0.03) if spec.share else found > expected - 0.1
 
 
-def test_a_tag_stands_in_front_of_the_source_alone_also_under_dropout(
+def test_tag_stands_in_front_of_the_source_alone_also_under_dropout(
     origin: CorpusSpec, tagged: Tokenizer, tmp_path: Path
 ):
-    plain, _ = tokenise((origin,), Tokenizers.of(tagged), None, tmp_path / "plain.arrow")
-    stored, _ = tokenise((replace(origin, tag="med"),), Tokenizers.of(tagged), None, tmp_path / "tagged.arrow")
+    plain, _ = tokenise((origin,), Tokenizers.from_tokenizer(tagged), None, tmp_path / "plain.arrow")
+    stored, _ = tokenise(
+        (replace(origin, tag="med"),), Tokenizers.from_tokenizer(tagged), None, tmp_path / "tagged.arrow"
+    )
     assert stored.ids(3) == ([tagged.tags["med"], *plain.ids(3)[0]], plain.ids(3)[1])
     assert (stored.lengths - plain.lengths).tolist() == [[1, 0]] * len(plain)
     batch = stored.batch(np.arange(9), ((tagged, tagged), 0.5, (1,)))
@@ -183,12 +189,12 @@ def test_a_tag_stands_in_front_of_the_source_alone_also_under_dropout(
 # What is left out.
 
 
-def test_what_is_left_out_is_told_and_moves_no_line(tokenizer: Tokenizer, pairs: list[Pair], tmp_path: Path):
+def test_left_out_pairs_are_reported_and_move_no_line(tokenizer: Tokenizer, pairs: list[Pair], tmp_path: Path):
     rows = list(pairs[:20])
     rows[2], rows[4], rows[6], rows[9] = ("", "x"), (LONG, "x"), ("x", LONG), ("x", " \u3000 ")
     rows[11] = ("x", "dog" * 1_000_000)  # so long that it is cut before it is tokenised
     file = write_tsv(tmp_path / "some.tsv", rows)
-    stored, notes = tokenise((CorpusSpec((file,)),), Tokenizers.of(tokenizer), 100, tmp_path / "x.arrow")
+    stored, notes = tokenise((CorpusSpec((file,)),), Tokenizers.from_tokenizer(tokenizer), 100, tmp_path / "x.arrow")
     assert sorted(notes) == [
         f"{file}: skipped pairs longer than 100 tokens: 3 (lines 5, 7, 12)",
         f"{file}: skipped pairs with an empty side: 2 (lines 3, 10)",
@@ -198,35 +204,35 @@ def test_what_is_left_out_is_told_and_moves_no_line(tokenizer: Tokenizer, pairs:
     assert texts_of(stored, tokenizer) == [rows[number] for number in kept]
 
 
-def test_the_longest_allowed_is_kept_with_its_end(tokenizer: Tokenizer, tmp_path: Path):
+def test_longest_allowed_is_kept_with_its_end(tokenizer: Tokenizer, tmp_path: Path):
     text = "The dog sees 2 cats."
     tokens = len(tokenizer.encode(text))
     origins = (CorpusSpec((write_tsv(tmp_path / "one.tsv", [("x", text)]),)),)
-    assert len(tokenise(origins, Tokenizers.of(tokenizer), tokens + 1, tmp_path / "x.arrow")[0]) == 1
+    assert len(tokenise(origins, Tokenizers.from_tokenizer(tokenizer), tokens + 1, tmp_path / "x.arrow")[0]) == 1
     with pytest.raises(DragomanError, match=rf"one.tsv: every pair is longer than {tokens} tokens; raise"):
-        tokenise(origins, Tokenizers.of(tokenizer), tokens, tmp_path / "x.arrow")
+        tokenise(origins, Tokenizers.from_tokenizer(tokenizer), tokens, tmp_path / "x.arrow")
     blank = CorpusSpec((write_tsv(tmp_path / "blank.tsv", [("", "x"), ("x", "")]),))
     with pytest.raises(DragomanError, match=r"blank.tsv: no sentence pairs in it"):
-        tokenise((*origins, blank), Tokenizers.of(tokenizer), 100, tmp_path / "x.arrow")
+        tokenise((*origins, blank), Tokenizers.from_tokenizer(tokenizer), 100, tmp_path / "x.arrow")
 
 
-def test_no_text_is_cut_that_would_have_fitted(tokenizer: Tokenizer, tmp_path: Path):
+def test_texts_that_fit_are_not_cut(tokenizer: Tokenizer, tmp_path: Path):
     """Three letters of old Hangul spelling are one syllable: many characters, few tokens."""
     syllables = "\u1100\u1161\u11a8" * 30
     assert len(normalise(syllables)) == 30
     tokens = len(tokenizer.encode(syllables))
     origins = (CorpusSpec((write_tsv(tmp_path / "one.tsv", [(syllables, "x")]),)),)
-    assert len(tokenise(origins, Tokenizers.of(tokenizer), tokens + 1, tmp_path / "x.arrow")[0]) == 1
+    assert len(tokenise(origins, Tokenizers.from_tokenizer(tokenizer), tokens + 1, tmp_path / "x.arrow")[0]) == 1
 
 
 # Pairs that are joined.
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
-def test_a_share_of_the_pairs_comes_once_more_with_another_behind(
+def test_share_of_the_pairs_comes_once_more_with_another_behind(
     origin: CorpusSpec, tokenizer: Tokenizer, pairs: list[Pair], tmp_path: Path, share: float
 ):
-    stored, notes = tokenise((origin,), Tokenizers.of(tokenizer), None, tmp_path / "joined.arrow", share)
+    stored, notes = tokenise((origin,), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "joined.arrow", share)
     found = texts_of(stored, tokenizer)
     alone, joined = found[: len(pairs)], found[len(pairs) :]
     assert alone == pairs
@@ -235,19 +241,24 @@ def test_a_share_of_the_pairs_comes_once_more_with_another_behind(
     together = {(f"{a[0]} {b[0]}", f"{a[1]} {b[1]}") for a in pairs for b in pairs if a is not b}
     assert set(joined) <= together  # both sides with the same partner
     assert not set(alone) & together  # the control
-    again, _ = tokenise((origin,), Tokenizers.of(tokenizer), None, tmp_path / "again.arrow", share)
+    again, _ = tokenise((origin,), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "again.arrow", share)
     assert (tmp_path / "again.arrow").read_bytes() == (tmp_path / "joined.arrow").read_bytes()
-    plain, _ = tokenise((origin,), Tokenizers.of(tokenizer), None, tmp_path / "plain.arrow")
+    plain, _ = tokenise((origin,), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "plain.arrow")
     assert (again.fingerprint == plain.fingerprint) == (share == 0)
     alone_in_its_corpus = CorpusSpec((write_tsv(tmp_path / "one.tsv", [("A cat.", "Eine Katze.")]),))
-    assert len(tokenise((alone_in_its_corpus,), Tokenizers.of(tokenizer), None, tmp_path / "one.arrow", 1.0)[0]) == 1
+    assert (
+        len(
+            tokenise((alone_in_its_corpus,), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "one.arrow", 1.0)[0]
+        )
+        == 1
+    )
 
 
-def test_two_pairs_that_are_too_long_together_stay_alone(tokenizer: Tokenizer, tmp_path: Path):
+def test_concatenated_pairs_are_never_too_long(tokenizer: Tokenizer, tmp_path: Path):
     texts = [" ".join(["dog"] * words) for words in range(1, 21)]
     origin = CorpusSpec((write_tsv(tmp_path / "growing.tsv", [(text, text) for text in texts]),))
     longest = len(tokenizer.encode(texts[-1])) + 1
-    stored, notes = tokenise((origin,), Tokenizers.of(tokenizer), longest, tmp_path / "joined.arrow", 1.0)
+    stored, notes = tokenise((origin,), Tokenizers.from_tokenizer(tokenizer), longest, tmp_path / "joined.arrow", 1.0)
     assert not notes  # nothing was left out
     assert [source for source, _ in texts_of(stored, tokenizer)[: len(texts)]] == texts
     assert len(texts) < len(stored) < 2 * len(texts)
@@ -266,7 +277,7 @@ def test_repetitions_and_dev_pairs_that_are_learned_from_are_told(
     dev = [*distinct[27:], (distinct[0][0], distinct[1][1])]  # three of them, and a pair of two known sides
     for name, some in (("train", train), ("dev", dev), ("clean", distinct[:30]), ("unseen", distinct[30:])):
         corpus = CorpusSpec((write_tsv(tmp_path / f"{name}.tsv", some),))
-        tokenise([corpus], Tokenizers.of(tokenizer), None, tmp_path / f"{name}.arrow")
+        tokenise([corpus], Tokenizers.from_tokenizer(tokenizer), None, tmp_path / f"{name}.arrow")
     opened = {name: Pairs.open(tmp_path / f"{name}.arrow") for name in ("train", "dev", "clean", "unseen")}
     twice, both = repetition_notes(opened["train"], opened["dev"])
     assert twice.startswith("3 of 38 pairs are duplicates")
@@ -281,24 +292,24 @@ def test_dev_pairs_whose_languages_are_in_opposite_order_are_told(
     train, dev = distinct[:100], distinct[100:120]
     for name, some in (("train", train), ("dev", dev), ("swapped", [(target, source) for source, target in dev])):
         spec = CorpusSpec((write_tsv(tmp_path / f"{name}.tsv", some),))
-        tokenise([spec], Tokenizers.of(tokenizer), None, tmp_path / name)
+        tokenise([spec], Tokenizers.from_tokenizer(tokenizer), None, tmp_path / name)
     opened = {name: Pairs.open(tmp_path / name) for name in ("train", "dev", "swapped")}
     assert len(direction_notes(opened["train"], opened["swapped"])) == 1
     assert direction_notes(opened["train"], opened["dev"]) == []  # the control
 
 
-def test_a_failed_writing_leaves_the_old_file(stored: Pairs, origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
+def test_failed_writing_leaves_the_old_file(stored: Pairs, origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
     before = (tmp_path / "toy.arrow").read_bytes()
     Path(origin.files[0]).write_bytes(Path(origin.files[0]).read_bytes() + b"no tab\n")
     with pytest.raises(DragomanError, match=r"toy.tsv:201"):
-        tokenise((origin,), Tokenizers.of(tokenizer), None, tmp_path / "toy.arrow")
+        tokenise((origin,), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "toy.arrow")
     assert (tmp_path / "toy.arrow").read_bytes() == before
     assert sorted(file.name for file in tmp_path.iterdir()) == ["toy.arrow", "toy.tsv"]
 
 
-def test_a_file_that_cannot_be_written_is_named(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
+def test_file_that_cannot_be_written_is_named(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
     with pytest.raises(DragomanError, match=r"toy.tsv/x.arrow: could not be written"):
-        tokenise((origin,), Tokenizers.of(tokenizer), None, Path(origin.files[0]) / "x.arrow")
+        tokenise((origin,), Tokenizers.from_tokenizer(tokenizer), None, Path(origin.files[0]) / "x.arrow")
 
 
 def cut_short(data: bytes) -> bytes:
@@ -337,30 +348,30 @@ def test_damage_is_seen(stored: Pairs, tmp_path: Path, damage: Callable[[bytes],
 @pytest.mark.parametrize(
     ("field", "value"), [("weight", math.nan), ("weight", 1e300), ("weight", -1.0), ("share", math.nan)]
 )
-def test_a_weight_that_no_corpus_can_have_is_refused_though_the_checksum_is_right(
+def test_impossible_weight_is_refused_despite_a_right_checksum(
     origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path, field: str, value: float
 ):
     other = CorpusSpec(origin.files)
-    assert len(tokenise((origin, other), Tokenizers.of(tokenizer), None, tmp_path / "x.arrow")[0])
+    assert len(tokenise((origin, other), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "x.arrow")[0])
     object.__setattr__(other, field, value)  # its own checks would refuse it
     with pytest.raises(DragomanError, match=r"x.arrow: damaged"):
-        tokenise((origin, other), Tokenizers.of(tokenizer), None, tmp_path / "x.arrow")
+        tokenise((origin, other), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "x.arrow")
 
 
-def test_a_share_of_an_epoch_without_any_pair_is_refused():
+def test_share_of_an_epoch_without_any_pair_is_refused():
     corpora = [{"weight": 1.0}, {"weight": 1.0, "share": 0.5}]
     assert weights_of(corpora, [6, 3]) == [1.0, 2.0]
     with pytest.raises(ValueError, match="a corpus without pairs"):
         weights_of(corpora, [6, 0])
 
 
-def test_a_changed_byte_anywhere_is_seen_or_changes_nothing_that_is_learned(
+def test_changed_byte_anywhere_is_seen_or_changes_nothing_that_is_learned(
     pairs: list[Pair], tokenizer: Tokenizer, tmp_path: Path
 ):
     """Not checked, a length in the description of a chunk lets the library read beyond the file: it crashes."""
     names = ("a.tsv", 1.0, pairs[:20]), ("b.tsv", 2.0, pairs[20:40])
     origins = [CorpusSpec((write_tsv(tmp_path / name, rows),), weight) for name, weight, rows in names]
-    stored, _ = tokenise(origins, Tokenizers.of(tokenizer), 100, tmp_path / "x.arrow")
+    stored, _ = tokenise(origins, Tokenizers.from_tokenizer(tokenizer), 100, tmp_path / "x.arrow")
     data, file, seen = (tmp_path / "x.arrow").read_bytes(), tmp_path / "changed.arrow", 0
     random = Random(1)
     anywhere = [(random.randrange(len(data)), random.randrange(1, 256)) for _ in range(200)]
@@ -400,7 +411,7 @@ def megabytes(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) ->
     """A tokenised corpus of 6 MB."""
     folder, text = tmp_path_factory.mktemp("megabytes"), "a" * 250
     file = write_tsv(folder / "long.tsv", [(text, text)] * 6000)
-    tokenise((CorpusSpec((file,)),), Tokenizers.of(tokenizer), None, folder / "x.arrow")
+    tokenise((CorpusSpec((file,)),), Tokenizers.from_tokenizer(tokenizer), None, folder / "x.arrow")
     return folder / "x.arrow"
 
 
@@ -418,7 +429,7 @@ def test_reading_keeps_only_lengths_in_memory(megabytes: Path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
-def test_the_file_does_not_stay_in_memory_either(megabytes: Path, monkeypatch: pytest.MonkeyPatch):
+def test_file_does_not_stay_in_memory_either(megabytes: Path, monkeypatch: pytest.MonkeyPatch):
     size = megabytes.stat().st_size
 
     def mapped() -> int:
@@ -460,7 +471,7 @@ def test_dropout_depends_on_the_numbers_and_on_the_pair_alone(stored: Pairs, tok
 
 def test_dropout_cuts_the_same_sentence_in_each_pair_in_its_own_way(tokenizer: Tokenizer, tmp_path: Path):
     origin = CorpusSpec((write_tsv(tmp_path / "same.tsv", [("The dog sees 2 cats.", "x")] * 20),))
-    stored, _ = tokenise((origin,), Tokenizers.of(tokenizer), None, tmp_path / "x.arrow")
+    stored, _ = tokenise((origin,), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "x.arrow")
     batch = stored.batch(np.arange(20), ((tokenizer, tokenizer), 0.3, (1,)))
     assert len({tuple(row) for row in batch.source.tolist()}) > 10
 
@@ -469,7 +480,7 @@ def test_dropout_makes_no_sentence_too_long(origin: CorpusSpec, tokenizer: Token
     """A model with learned positions would refuse it."""
     widest = []
     for longest in (12, None):
-        stored, _ = tokenise((origin,), Tokenizers.of(tokenizer), longest, tmp_path / "x.arrow")
+        stored, _ = tokenise((origin,), Tokenizers.from_tokenizer(tokenizer), longest, tmp_path / "x.arrow")
         batch = stored.batch(np.arange(len(stored)), ((tokenizer, tokenizer), 0.9, (1,)))
         widest.append(max(batch.source.shape[1], batch.labels.shape[1]))
     assert widest[0] <= 12 < widest[1]

@@ -70,13 +70,13 @@ def long_lines(tmp_path_factory: pytest.TempPathFactory) -> CorpusSpec:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("work", "bounded"), [(learn_subwords, True), (check_pairs, True), (keep_all, False)])
-def test_the_memory_for_long_lines_is_that_for_a_few_of_them(
+def test_memory_for_long_lines_is_that_for_a_few_of_them(
     long_lines: CorpusSpec, tmp_path: Path, work: Callable[[CorpusSpec], None], bounded: bool
 ):
     assert (peak(work, long_lines, tmp_path / "peak") < MOST * LONG) == bounded
 
 
-def test_what_is_cut_for_learning_subwords_is_told(tmp_path: Path):
+def test_texts_cut_for_learning_subwords_are_reported(tmp_path: Path):
     pairs = toy_pairs()
     corpus = [
         write_tsv(tmp_path / "train.tsv", [("a" * 1001, "b"), *pairs]),

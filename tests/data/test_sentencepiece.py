@@ -155,7 +155,7 @@ def test_ids_of_nllb_are_those_of_the_library_one_higher():
     assert not {*ours.encode(NASTY[9])} & ours.special_ids
 
 
-def test_the_fast_tokenizer_of_nllb_gives_the_same_ids_for_ordinary_lines():
+def test_fast_tokenizer_of_nllb_gives_the_same_ids_for_ordinary_lines():
     """It runs on another library: 18 of 22 nasty lines, and 1,224 of 2,000 mixed ones, were equal in November 2026."""
     model = trained_model("bpe", "nfkc")
     pieces = {piece.text: piece.score for piece in model.pieces[3:]}
@@ -193,7 +193,7 @@ def test_terms_are_said_whole_and_forbidden_words_have_their_tokens():
     assert {tuple(tokenizer.encode(text)) for text in ("Monday", "(Monday", "MONDAY")} <= {*forbidden}
 
 
-def test_a_term_without_tokens_is_missed():
+def test_term_without_tokens_is_missed():
     """Such as a zero-width space alone, which the normalisation of SentencePiece leaves out."""
     tokenizer = tokenizer_of(trained_model("bpe", "nmt_nfkc"))
     assert tokenizer.encode("\u200b") == []
@@ -207,19 +207,19 @@ def test_a_term_without_tokens_is_missed():
         assert "Lee" in Translator(model, tokenizer, search, safeguards).translate(text).terms_missed
 
 
-def test_a_term_behind_an_unknown_word_has_no_position():
+def test_term_behind_an_unknown_word_has_no_position():
     tokenizer = tokenizer_of(trained_model("bpe"))
     safeguards = Safeguards(glossary=Glossary([Entry("Monday", ("lundi",), "any")]))
     translator = Translator(build(TINY, len(tokenizer)).eval(), tokenizer, safeguards=safeguards)
     for text, position in (("Dr. Lee, Monday", (9, 15)), ("\U00010348\U00010330, Monday", (0, 0))):
         (segment,) = translator.segmenter.cut(text, tokenizer.encode(text), 99)
         assert (tokenizer.unknown in segment.ids) == (position == (0, 0))
-        (term,) = translator._find_terms(segment)
+        (term,) = translator.safeguards.segment_terms(segment, tokenizer)
         assert (term.start, term.end) == position
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_a_text_comes_back_as_the_library_gives_it_back(kind: tuple[str, str, bool]):
+def test_text_comes_back_as_the_library_gives_it_back(kind: tuple[str, str, bool]):
     model = trained_model(*kind)
     tokenizer, reference = tokenizer_of(model), library(model)
     known = [line for line in ALL if tokenizer.unknown not in tokenizer.encode(line)]
@@ -254,7 +254,7 @@ def test_words_and_spans_are_those_of_the_text(kind: tuple[str, str, bool]):
         assert character_spans(tokenizer, ids)[0] == (0, 0)
 
 
-def test_a_word_inside_others_has_no_space_in_front():
+def test_word_inside_others_has_no_space_in_front():
     tokenizer = tokenizer_of(trained_model("bpe"))
     assert tokenizer.decode(tokenizer.encode_inside("Monday")) == "Monday"
     joined = [*tokenizer.encode("("), *tokenizer.encode_inside("Monday")]
@@ -262,7 +262,7 @@ def test_a_word_inside_others_has_no_space_in_front():
     assert tokenizer.decode([*tokenizer.encode("("), *tokenizer.encode("Monday")]) == "( Monday"  # the control
 
 
-def test_it_comes_back_from_its_file(tmp_path: Path):
+def test_tokenizer_comes_back_from_its_file(tmp_path: Path):
     tokenizer = tokenizer_of(trained_model("unigram", "nmt_nfkc", True), ("de", "ko"))
     (tmp_path / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
     found = load_tokenizer(tmp_path / "tokenizer.json", len(tokenizer))
@@ -296,7 +296,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("case", DAMAGE)
-def test_a_damaged_file_is_refused(case: str, tmp_path: Path):
+def test_damaged_file_is_refused(case: str, tmp_path: Path):
     content = json.loads(tokenizer_of(trained_model(), ("de",)).to_json())
     file = tmp_path / "tokenizer.json"
     file.write_text(json.dumps(content))
@@ -312,7 +312,7 @@ def test_without_the_library_the_message_says_what_to_install(monkeypatch: pytes
         tokenizer_of(dataclasses.replace(trained_model()))
 
 
-def test_what_is_no_text_and_no_tag_is_refused():
+def test_encode_refuses_what_is_no_text_and_no_tag():
     tokenizer = tokenizer_of(trained_model(), ("de",))
     with pytest.raises(UsageError, match="a text must be a string, not 5"):
         tokenizer.encode(5)  # type: ignore[arg-type]

@@ -46,7 +46,7 @@ def read(folder: Path) -> dict[str, list[Pair]]:
         ("?!", " ?!", True),
     ],
 )
-def test_what_near_duplicates_are(text: str, other: str, expected: bool):
+def test_near_duplicates_on_each_side(text: str, other: str, expected: bool):
     for pairs in ([(text, "x"), (other, "y")], [("x", text), ("y", other)]):
         assert bool([*near_duplicates(pairs, [0])]) is expected
 
@@ -95,7 +95,7 @@ def test_documents_stay_whole(dragoman, tmp_path: Path):
     assert all(rows[a][1] == rows[b][1] for a, b in near_duplicates(everything, range(len(everything))))
 
 
-def test_pairs_with_an_empty_side_are_counted_as_check_and_train_count_them(dragoman, tmp_path: Path):
+def test_pairs_with_an_empty_side_are_counted_as_in_check_and_train(dragoman, tmp_path: Path):
     """A row that is blank on both sides ends a document; it is no pair."""
     file = write_tsv(tmp_path / "a.tsv", [*sentences(50), ("", ""), ("", "x"), (" ", "\u3000")])
     found = json.loads(dragoman("check", file, "--json").out)["findings"]
@@ -116,7 +116,7 @@ def test_without_numbers_a_tenth_is_held_out(dragoman, tmp_path: Path, count: in
     assert f"a tenth of {count} pairs" in ran.err
 
 
-def test_no_file_of_another_split_is_overwritten(tmp_path: Path):
+def test_write_sets_overwrites_no_file_of_another_split(tmp_path: Path):
     """It was made while this one read its corpora. The control is the one that came first."""
     files = {name: tmp_path / f"{name}.tsv" for name in ("train", "dev", "test")}
     write_sets([("a", "b"), ("c", "d"), ("e", "f")], ["train", "dev", "test"], files)
@@ -126,7 +126,7 @@ def test_no_file_of_another_split_is_overwritten(tmp_path: Path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["dev.tsv", "test.tsv", "train.tsv"]
 
 
-def test_of_an_interrupted_split_the_message_says_so(dragoman, tmp_path: Path):
+def test_interrupted_split_says_so(dragoman, tmp_path: Path):
     """The control is a split of which nothing is missing."""
     write_tsv(tmp_path / "all.tsv", sentences(60))
     assert dragoman("split", "all.tsv", "--out", "sets").code == 0
@@ -148,14 +148,14 @@ def test_of_an_interrupted_split_the_message_says_so(dragoman, tmp_path: Path):
         ),
     ],
 )
-def test_a_corpus_too_small_to_split_is_said_to_be_so(dragoman, tmp_path: Path, text: str, message: str):
+def test_corpus_too_small_to_split_is_said_to_be_so(dragoman, tmp_path: Path, text: str, message: str):
     (tmp_path / "few.tsv").write_text(text)
     ran = dragoman("split", tmp_path / "few.tsv", "--out", "new")
     assert message in ran.err
     assert "more than half" not in ran.err
 
 
-def test_of_a_large_corpus_a_thousand_pairs_are_held_out():
+def test_large_corpora_hold_out_a_thousand_pairs():
     assert [default_size(count) for count in (1, 99, 2987, 10_000, 10**8)] == [1, 9, 298, 1000, 1000]
 
 
@@ -176,7 +176,7 @@ def test_of_a_large_corpus_a_thousand_pairs_are_held_out():
         ("--dev 5 --test 0 --out there", "there/dev.tsv: exists already"),
     ],
 )
-def test_what_cannot_be_split(dragoman, tmp_path: Path, flags: str, message: str):
+def test_split_refuses_what_cannot_be_split(dragoman, tmp_path: Path, flags: str, message: str):
     pairs = write_tsv(tmp_path / "pairs.tsv", [*sentences(20), *sentences(50, 2), *sentences(50, 2)])
     (tmp_path / "there").mkdir()
     write_tsv(tmp_path / "there" / "dev.tsv", [])

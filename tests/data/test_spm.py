@@ -32,7 +32,7 @@ MODELS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_written_anew_gives_the_same_ids(name: str):
+def test_model_written_anew_gives_the_same_ids(name: str):
     data = trained_spm(**MODELS[name])
     found = parse_spm(data)
     anew = found.to_bytes()
@@ -63,7 +63,7 @@ CHANGES: dict[str, Callable[[SentencePieceModel], SentencePieceModel]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_of_what_is_kept_gives_other_ids(change: str):
+def test_change_of_what_is_kept_gives_other_ids(change: str):
     """The control for the test above."""
     found = parse_spm(trained_spm())
     theirs = sentencepiece.SentencePieceProcessor(model_proto=found.to_bytes())
@@ -71,7 +71,7 @@ def test_a_change_of_what_is_kept_gives_other_ids(change: str):
     assert ours.encode(nasty_lines()) != theirs.encode(nasty_lines())
 
 
-def test_only_what_is_known_is_kept():
+def test_parse_spm_keeps_only_what_it_knows():
     """The library runs the tests that a file has of itself, and a trainer's paths are in its file."""
     data = trained_spm()
     more = write_bytes(4, write_bytes(1, write_bytes(1, b"a") + write_bytes(2, b"b"))) + write_bytes(77, b"secret")
@@ -181,7 +181,7 @@ HOSTILE |= {name: (write_bytes(3, write_bytes(2, data)), words) for name, (data,
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_file_is_refused_in_one_sentence(tmp_path: Path, name: str):
+def test_hostile_file_is_refused_in_one_sentence(tmp_path: Path, name: str):
     data, words = HOSTILE[name]
     file = tmp_path / "source.spm"
     file.write_bytes(data)
@@ -193,7 +193,7 @@ def test_a_hostile_file_is_refused_in_one_sentence(tmp_path: Path, name: str):
     assert "\n" not in message
 
 
-def test_the_map_that_the_hostile_ones_are_made_of_is_sound():
+def test_map_that_the_hostile_ones_are_made_of_is_sound():
     """The control for the maps above: 'a' becomes 'x'."""
     anew = check_charsmap(with_map(3072, SOUND))
     model = replace(parse_spm(trained_spm()), normalisation=spm.Normalisation(charsmap=anew))
@@ -203,7 +203,7 @@ def test_the_map_that_the_hostile_ones_are_made_of_is_sound():
 
 @pytest.mark.slow  # what it measures is only fair on a machine with nothing else to do
 @pytest.mark.parametrize("name", ["ten million pieces", "millions of empty pieces", "a loop", "a huge trie"])
-def test_a_hostile_file_costs_little(tmp_path: Path, name: str):
+def test_hostile_file_costs_little(tmp_path: Path, name: str):
     file = tmp_path / "source.spm"
     file.write_bytes(HOSTILE[name][0])
     began = time.process_time()

@@ -52,7 +52,7 @@ def each(request: pytest.FixtureRequest, tokenizer: Tokenizer, tagged: Tokenizer
 
 @settings(max_examples=300)
 @given(text=texts)
-def test_every_text_comes_back_and_nothing_in_it_is_more_than_text(each: Tokenizer, text: str):
+def test_texts_come_back_and_nothing_in_them_is_more_than_text(each: Tokenizer, text: str):
     ids = each.encode(text)
     assert each.decode(ids) == normalise(text)
     assert all(EOS < id < len(each) for id in ids)
@@ -60,7 +60,7 @@ def test_every_text_comes_back_and_nothing_in_it_is_more_than_text(each: Tokeniz
     assert each.encode_with_dropout(text, 0.0, Random(1)) == ids  # our own merging, and that of the library
 
 
-def test_every_character_there_is_comes_back(tokenizer: Tokenizer):
+def test_characters_of_unicode_all_come_back(tokenizer: Tokenizer):
     scalars = [*range(0xD800), *range(0xE000, 0x110000)]
     chunks = ["".join(map(chr, scalars[i : i + 4096])) for i in range(0, len(scalars), 4096)]
     for chunk, ids in zip(chunks, tokenizer.encode_all(chunks), strict=True):
@@ -72,12 +72,12 @@ def test_every_character_there_is_comes_back(tokenizer: Tokenizer):
 
 
 @given(text=st.text(st.sampled_from("a가\ud800\udfff😀")))
-def test_a_lone_surrogate_becomes_the_replacement_character(tokenizer: Tokenizer, text: str):
+def test_lone_surrogate_becomes_the_replacement_character(tokenizer: Tokenizer, text: str):
     expected = "".join("\ufffd" if 0xD800 <= ord(character) <= 0xDFFF else character for character in text)
     assert tokenizer.decode(tokenizer.encode(text)) == expected
 
 
-def test_the_name_of_a_reserved_entry_is_only_text(tokenizer: Tokenizer):
+def test_name_of_a_reserved_entry_is_only_text(tokenizer: Tokenizer):
     learned = Tokenizer.train(["</s> <s> <pad> <0x41> <0x0A>"] * 50)  # nor is it learned
     assert learned.pieces[: len(RESERVED)] == RESERVED == [*SPECIAL, *BYTES]
     for some, literal in itertools.product((tokenizer, learned), LITERALS):
@@ -91,7 +91,7 @@ def test_the_name_of_a_reserved_entry_is_only_text(tokenizer: Tokenizer):
     assert EOS in registered.encode("a</s>b", add_special_tokens=False).ids
 
 
-def test_what_is_no_text_is_not_decoded(tokenizer: Tokenizer):
+def test_decode_drops_what_is_no_text(tokenizer: Tokenizer):
     ids = tokenizer.encode("The dog sees 2 cats.")
     assert tokenizer.decode([BOS, *ids, EOS, PAD, PAD]) == "The dog sees 2 cats."
     assert set(tokenizer.decode([len(SPECIAL) + byte for byte in (0xED, 0x41)])) <= {"\ufffd", "A"}
@@ -104,9 +104,7 @@ def test_digits_stand_alone(tokenizer: Tokenizer):
     assert [learned.pieces[id] for id in learned.encode("and")] == [" and"]
 
 
-def test_a_file_is_read_the_same_by_us_and_by_the_library_of_the_format(
-    each: Tokenizer, tmp_path: Path, pairs: list[Pair]
-):
+def test_tokenizer_file_is_read_as_by_the_library_of_the_format(each: Tokenizer, tmp_path: Path, pairs: list[Pair]):
     each.save(tmp_path / "a.json")
     ours = Tokenizer.load(tmp_path / "a.json")
     ours.save(tmp_path / "b.json")
@@ -122,7 +120,7 @@ def test_a_file_is_read_the_same_by_us_and_by_the_library_of_the_format(
         assert theirs.decode(ids, skip_special_tokens=False) == text
 
 
-def test_the_same_texts_give_the_same_file(tmp_path: Path, pairs: list[Pair]):
+def test_same_texts_give_the_same_file(tmp_path: Path, pairs: list[Pair]):
     for name, some in (("a", pairs), ("b", pairs), ("c", pairs[:50])):
         Tokenizer.train(text for pair in some for text in pair).save(tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
@@ -132,7 +130,7 @@ def test_the_same_texts_give_the_same_file(tmp_path: Path, pairs: list[Pair]):
 
 
 @pytest.mark.parametrize("script", ["letters", "thousands of characters"])
-def test_a_vocabulary_larger_than_the_text_supports_is_refused_with_the_largest(pairs: list[Pair], script: str):
+def test_vocabulary_larger_than_the_text_supports_is_refused_with_the_largest(pairs: list[Pair], script: str):
     texts = [text for pair in pairs for text in pair]
     if script != "letters":
         texts = [HAN, HAN, *["der Zug"] * 50]
@@ -144,7 +142,7 @@ def test_a_vocabulary_larger_than_the_text_supports_is_refused_with_the_largest(
         Tokenizer.train(texts, largest + 1)
 
 
-def test_a_vocabulary_has_the_size_asked_for_and_a_suggested_one_what_the_text_supports(pairs: list[Pair]):
+def test_vocabulary_has_the_requested_or_the_supported_size(pairs: list[Pair]):
     texts = [text for pair in pairs for text in pair]
     assert [len(Tokenizer.train(texts, size)) for size in (300, 333, 400)] == [300, 333, 400]
     assert len(Tokenizer.train(texts, suggested=300)) == 300
@@ -160,7 +158,7 @@ def test_rare_characters_do_not_crowd_out_subwords():
 # A sample of a large corpus.
 
 
-def test_a_sample_is_of_all_alike_and_the_same_each_time(monkeypatch: pytest.MonkeyPatch):
+def test_sample_is_of_all_alike_and_the_same_each_time(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "SAMPLE", 1000)
     texts = [str(number) for number in range(10_000)]
     found = sample_texts(iter(texts))
@@ -174,7 +172,7 @@ def test_a_sample_is_of_all_alike_and_the_same_each_time(monkeypatch: pytest.Mon
     assert len(sample_texts(texts[:1001])) == 1000
 
 
-def test_of_a_very_long_text_the_beginning_is_learned_from():
+def test_very_long_texts_are_learned_from_their_beginning():
     learned = Tokenizer.train(["dog " * 250 + "cat " * 100_000] * 2)
     assert " dog" in learned.pieces
     assert " cat" not in learned.pieces
@@ -183,7 +181,7 @@ def test_of_a_very_long_text_the_beginning_is_learned_from():
 # Tags.
 
 
-def test_a_tag_stands_in_front_and_is_no_text(tagged: Tokenizer):
+def test_tag_stands_in_front_and_is_no_text(tagged: Tokenizer):
     assert tagged.tags == {"med": len(RESERVED), "news": len(RESERVED) + 1}
     text = "The dog sees 2 cats."
     assert tagged.encode(text, "news") == [tagged.tags["news"], *tagged.encode(text)]
@@ -191,7 +189,7 @@ def test_a_tag_stands_in_front_and_is_no_text(tagged: Tokenizer):
     assert tagged.decode(tagged.encode(text, "news")) == text
 
 
-def test_a_tag_that_is_unknown_or_no_name_is_refused(tagged: Tokenizer, tokenizer: Tokenizer):
+def test_tag_that_is_unknown_or_no_name_is_refused(tagged: Tokenizer, tokenizer: Tokenizer):
     with pytest.raises(DragomanError, match=r"unknown tag 'legal': choose from med, news"):
         tagged.encode("a", "legal")
     with pytest.raises(DragomanError, match=r"unknown tag 'legal': this model was trained without tags"):
@@ -206,7 +204,7 @@ def test_a_tag_that_is_unknown_or_no_name_is_refused(tagged: Tokenizer, tokenize
 # More subwords for new text.
 
 
-def test_an_extended_tokenizer_keeps_ids_and_merges_and_needs_fewer_pieces(tokenizer: Tokenizer, extended: Tokenizer):
+def test_extended_tokenizer_keeps_ids_and_merges_and_needs_fewer_pieces(tokenizer: Tokenizer, extended: Tokenizer):
     assert extended.pieces[: len(tokenizer)] == tokenizer.pieces
     assert extended.merges[: len(tokenizer.merges)] == tokenizer.merges
     assert len(extended) == len(tokenizer) + 40
@@ -226,7 +224,7 @@ def test_new_subwords_are_made_of_old_ones(tokenizer: Tokenizer, extended: Token
         assert ends[1] <= ends[0]
 
 
-def test_no_subword_reaches_over_a_word_or_into_bytes(tokenizer: Tokenizer):
+def test_subwords_never_reach_over_a_word_or_into_bytes(tokenizer: Tokenizer):
     found = tokenizer.extend(["ab 漢字 cd 漢字 ef"] * 9 + ["漢"] * 99, 10_000)
     for piece in found.pieces[len(tokenizer) :]:
         assert "0x" not in piece
@@ -237,7 +235,7 @@ def test_no_subword_reaches_over_a_word_or_into_bytes(tokenizer: Tokenizer):
     assert "0x" not in "".join(few.pieces[len(tokenizer) :])
 
 
-def test_an_extension_without_room_is_refused(tokenizer: Tokenizer):
+def test_extension_without_room_is_refused(tokenizer: Tokenizer):
     with pytest.raises(UsageError, match=rf"vocabulary 300 is too small: the existing subwords need {len(tokenizer)}"):
         tokenizer.extend(NEW, 300)
     assert tokenizer.extend(NEW, len(tokenizer)).pieces == tokenizer.pieces
@@ -334,7 +332,7 @@ def rewrite(file: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_file_is_refused_by_name(file: Path, name: str):
+def test_hostile_file_is_refused_by_name(file: Path, name: str):
     rewrite(file, lambda data: None)
     Tokenizer.load(file)  # so it is the change that is refused
     rewrite(file, lambda data: HOSTILE[name](data["model"], data["model"]["vocab"]))
@@ -345,7 +343,7 @@ def test_a_hostile_file_is_refused_by_name(file: Path, name: str):
 
 
 @pytest.mark.parametrize("vocabulary", [4000, 32_000, pytest.param(256_000, marks=pytest.mark.slow)])
-def test_a_file_of_any_honest_size_is_read(file: Path, vocabulary: int):
+def test_file_of_any_honest_size_is_read(file: Path, vocabulary: int):
     """Subwords of up to 12 Hangul, each with its merge: more bytes than training would learn."""
     random, pieces = Random(0), [chr(0xAC00 + number) for number in range(1000)]
     merges = []
@@ -371,7 +369,7 @@ NO_TOKENIZERS = [
 
 
 @pytest.mark.parametrize("data", NO_TOKENIZERS, ids=lambda data: data[:9])
-def test_a_file_of_something_else_is_refused_by_name(file: Path, data: bytes):
+def test_file_of_something_else_is_refused_by_name(file: Path, data: bytes):
     file.write_bytes(data)
     with pytest.raises(DragomanError, match=f"^{file}: not a dragoman tokenizer"):
         Tokenizer.load(file)
@@ -382,7 +380,7 @@ def test_a_file_of_something_else_is_refused_by_name(file: Path, data: bytes):
 
 @settings(max_examples=150)
 @given(data=st.data())
-def test_a_damaged_file_is_refused_or_read_but_never_worse(
+def test_damaged_file_is_refused_or_read_but_never_worse(
     tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ):
     """A panic of the library below is no Exception: it would come through here."""
@@ -411,7 +409,7 @@ def test_patterns_in_a_file_are_not_run(tokenizer: Tokenizer, file: Path, part: 
     assert time.monotonic() - began < 20  # the pattern alone would take for ever
 
 
-def test_the_library_would_run_them(file: Path):
+def test_library_would_run_them(file: Path):
     """The control: in the library's hands the same file ends in a panic, which `except Exception` does not catch."""
     rewrite(file, lambda data: data.update(pre_tokenizer=BOMB))
     theirs = tokenizers.Tokenizer.from_file(str(file))

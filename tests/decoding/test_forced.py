@@ -54,7 +54,7 @@ def step_by_step(model: Model, source: Ids, target: Ids) -> list[float]:
 @settings(max_examples=25)
 @given(source=ids, target=anything)
 @pytest.mark.parametrize("name", MODELS)
-def test_a_score_is_the_probability_of_each_token_after_those_before_it(name: str, source: Ids, target: Ids):
+def test_score_is_the_probability_of_each_token_after_those_before_it(name: str, source: Ids, target: Ids):
     model = make(name)
     (found,) = score(model, [source], [target])
     assert found.tokens == [*target, EOS]
@@ -65,7 +65,7 @@ def test_a_score_is_the_probability_of_each_token_after_those_before_it(name: st
 
 @DOUBLE
 @pytest.mark.parametrize("name", MODELS)
-def test_the_probabilities_of_all_translations_sum_to_one(name: str):
+def test_probabilities_of_all_translations_sum_to_one(name: str):
     """All that end within two tokens, and all beginnings of two tokens that do not end there."""
     model, words = make(name), [id for id in range(WORDS) if id != EOS]
     targets = [list(target) for length in range(3) for target in itertools.product(words, repeat=length)]
@@ -79,7 +79,7 @@ def test_the_probabilities_of_all_translations_sum_to_one(name: str):
 @DOUBLE
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("beams", [None, 4])
-def test_a_rescored_hypothesis_has_the_score_of_the_search(name: str, beams: int | None):
+def test_rescored_hypothesis_has_the_score_of_the_search(name: str, beams: int | None):
     model, sources = make(name), [[3, 4, 5], [6], [4, 4, 3, 5, 6, 3], []]
     output = OutputSpec(BOS, EOS, torch.full((4,), 6))
     batch = source_batch(sources)
@@ -94,7 +94,7 @@ def test_a_rescored_hypothesis_has_the_score_of_the_search(name: str, beams: int
         assert abs(sum(other) - hypothesis.score) > 1e-3
 
 
-def test_a_trained_model_rescores_its_own_translations_in_single_precision(trained: Path, pairs: list[Pair]):
+def test_trained_model_rescores_its_own_translations_in_single_precision(trained: Path, pairs: list[Pair]):
     model, (tokenizer, _) = read_model(trained)
     sources = tokenizer.encode_all([source for source, _ in pairs[:20]])
     found = BeamSearch(model, source_batch(sources), OutputSpec(BOS, EOS, torch.full((20,), 60)), beams=2).run()
@@ -112,7 +112,7 @@ def crowd(seed: int, size: int) -> list[tuple[Ids, Ids]]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_pair_has_the_same_numbers_in_a_crowd_as_alone(name: str):
+def test_pair_has_the_same_numbers_in_a_crowd_as_alone(name: str):
     model, probe = make(name), ([3, 4, 5, 6], [6, 5, 4])
     (alone,) = score(model, *zip(probe, strict=True))
     for trial in range(20):
@@ -129,7 +129,7 @@ def test_a_pair_has_the_same_numbers_in_a_crowd_as_alone(name: str):
         assert together.total != pytest.approx(alone.total, abs=1e-3)
 
 
-def test_many_pairs_come_back_in_their_order():
+def test_score_returns_many_pairs_in_their_order():
     model, many = make(), crowd(0, 400)
     found = score(model, *zip(*many, strict=True))
     assert [likelihood.tokens for likelihood in found] == [[*target, EOS] for _, target in many]
@@ -154,7 +154,7 @@ def test_perplexity_of_words_drawn_evenly_is_their_number():
     assert perplexity(1e9) == math.inf
 
 
-def test_what_a_model_takes_is_what_its_positions_reach():
+def test_max_positions_is_what_the_positions_of_a_model_reach():
     assert max_positions(make()) == forced.MAX_TOKENS
     learned = build(dataclasses.replace(TINY, positions="learned", max_length=9), WORDS).eval()
     assert max_positions(learned) == 9
@@ -163,7 +163,7 @@ def test_what_a_model_takes_is_what_its_positions_reach():
         score(learned, [[3] * 9], [[4]])
 
 
-def test_the_command_prints_one_line_for_each_pair(dragoman, trained: Path, pairs: list[Pair]):
+def test_command_prints_one_line_for_each_pair(dragoman, trained: Path, pairs: list[Pair]):
     many = [*pairs[:5], ("", ""), ("The dog", ""), ("", "개"), ("\u2028", "\x85 \0"), *pairs[5:8]]
     write_tsv(Path("pairs.tsv"), [*many, ("x" * 5000, "y")])
     code, out, err = dragoman("score", "-m", trained, "pairs.tsv")
@@ -183,7 +183,7 @@ def test_the_command_prints_one_line_for_each_pair(dragoman, trained: Path, pair
     ]
 
 
-def test_the_command_prints_json_with_the_tokens(dragoman, trained: Path, pairs: list[Pair]):
+def test_command_prints_json_with_the_tokens(dragoman, trained: Path, pairs: list[Pair]):
     write_tsv(Path("pairs.tsv"), [*pairs[:3], ("x" * 5000, "y")])
     *lines, too_long = map(json.loads, dragoman("score", "-m", trained, "pairs.tsv", "--json").out.splitlines())
     for (source, target), line in zip(pairs[:3], lines, strict=True):
@@ -202,7 +202,9 @@ def test_the_command_prints_json_with_the_tokens(dragoman, trained: Path, pairs:
         (["bad.tsv", "tag=med"], 1, "unknown tag 'med'"),
     ],
 )
-def test_a_wrong_request_gets_one_clear_line(dragoman, trained: Path, words: list[str], code: int, says: str):
+def test_plot_answers_a_wrong_request_in_one_clear_line(
+    dragoman, trained: Path, words: list[str], code: int, says: str
+):
     Path("bad.tsv").write_text("a\tb\nc\n", encoding="utf-8")
     found, out, err = dragoman("score", "-m", trained, *words)
     assert (found, out, err.count("\n")) == (code, "", 1)

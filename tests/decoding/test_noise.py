@@ -29,7 +29,7 @@ def test_bits_are_those_of_splitmix64():
             assert number & MASK == expected
 
 
-def test_noise_depends_on_its_key_and_token_alone_and_is_of_the_gumbel_distribution():
+def test_noise_depends_on_key_and_token_and_is_gumbel_distributed():
     keys = torch.randint(2**62, (300,), generator=torch.Generator().manual_seed(0))
     noise = gumbel_noise(keys, torch.arange(4000).expand(300, 4000))
     some = torch.tensor([[7, 3999, 0]])

@@ -195,7 +195,7 @@ def by_threads(pool: Pool, tickets: list[Ticket], order: list[int]) -> dict[int,
     return found
 
 
-def test_each_request_gets_the_answer_that_it_gets_alone(engine: TorchEngine, alone: list[list[Ids]], pools):
+def test_requests_get_the_answer_that_they_get_alone(engine: TorchEngine, alone: list[list[Ids]], pools):
     order = random.Random(2).sample(range(len(CASES)), len(CASES))
     watched = Watched(engine)
     found = by_threads(pools(watched), [Ticket() for _ in CASES], order)
@@ -209,7 +209,7 @@ def test_each_request_gets_the_answer_that_it_gets_alone(engine: TorchEngine, al
 
 
 @pytest.mark.parametrize("wrong", [False, True], ids=["", "control: the wrong row is dropped"])
-def test_the_others_are_the_same_when_some_leave(
+def test_others_are_the_same_when_some_leave(
     engine: TorchEngine, alone: list[list[Ids]], pools, wrong: bool, monkeypatch: pytest.MonkeyPatch
 ):
     tickets, chance, right = [Ticket() for _ in CASES], random.Random(3), Dropped.__call__
@@ -242,7 +242,7 @@ def test_the_others_are_the_same_when_some_leave(
 
 
 @pytest.mark.parametrize("case", [0, 1, 2, 3, 4, "terms"])
-def test_a_dropped_sentence_leaves_the_batch_whatever_it_has_to_contain(engine: TorchEngine, case: int | str):
+def test_dropped_sentence_leaves_the_batch_whatever_it_has_to_contain(engine: TorchEngine, case: int | str):
     """The control: not dropped, it goes on for as many steps as its prefix has tokens."""
     config = PLAIN if case == "terms" else CASES[int(case)][1]
     terms = (((3, 4),),) if case == "terms" else ()
@@ -299,7 +299,7 @@ def test_equal_rows_are_searched_for_once(pools):
     assert len(watched.batches) == 2
 
 
-def test_what_was_found_is_kept_as_long_as_there_is_room(pools):
+def test_cache_keeps_results_as_long_as_there_is_room(pools):
     watched = Watched(Echo())
     pool = pools(watched)
     for _, number in itertools.product(range(3), range(5)):
@@ -310,7 +310,7 @@ def test_what_was_found_is_kept_as_long_as_there_is_room(pools):
     assert len(watched.batches) == 6
 
 
-def test_the_cache_stays_within_its_bytes():
+def test_cache_stays_within_its_bytes():
     cache, chance, held = Cache(100_000), random.Random(1), 0
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
@@ -331,7 +331,7 @@ def test_the_cache_stays_within_its_bytes():
 
 
 @pytest.mark.parametrize(("grace", "attempts", "searches"), [(0.5, 2, 1), (0, 6, 6)])
-def test_a_client_that_asks_again_at_once_finds_its_search_in_progress(pools, grace, attempts, searches):
+def test_client_that_asks_again_at_once_finds_its_search_in_progress(pools, grace, attempts, searches):
     """The model needs 12 seconds, the client waits for 10. The control: without the half second it gets nothing."""
     clock = Clock()
 
@@ -350,7 +350,7 @@ def test_a_client_that_asks_again_at_once_finds_its_search_in_progress(pools, gr
     assert ([[120]] in found) == (grace > 0)
 
 
-def test_when_all_have_left_nothing_is_stepped_any_more(pools):
+def test_batches_are_not_stepped_when_all_requests_have_left(pools):
     clock = Clock()
     tickets = [Ticket(clock=clock) for _ in range(8)]
 
@@ -380,7 +380,7 @@ def test_when_all_have_left_nothing_is_stepped_any_more(pools):
 # In time.
 
 
-def test_a_deadline_is_kept_within_two_steps(pools):
+def test_deadline_is_kept_within_two_steps(pools):
     clock = Clock()
     watched = Watched(Echo(), lambda sources: clock.tick(0.2))
     with pytest.raises(Late, match=r"0\.5 seconds"):
@@ -388,7 +388,7 @@ def test_a_deadline_is_kept_within_two_steps(pools):
     assert 0.5 <= clock.now <= 0.5 + 2 * 0.2
 
 
-def test_a_deadline_is_kept_while_a_step_takes_longer(pools):
+def test_deadline_is_kept_while_a_step_takes_longer(pools):
     over = threading.Event()
     pool = pools(Watched(Echo(), lambda sources: over.wait(20)))
     with pytest.raises(Late):
@@ -397,7 +397,7 @@ def test_a_deadline_is_kept_while_a_step_takes_longer(pools):
 
 
 @pytest.mark.parametrize("batches", [2, 1], ids=["", "control: one batch at a time"])
-def test_a_single_text_does_not_wait_for_a_list(pools, batches: int):
+def test_single_text_does_not_wait_for_a_list(pools, batches: int):
     """On a clock on which a step takes 3 ms, and 1 ms more for each row. Texts of one length; one after the other."""
     clock, taken, began, over = Clock(), list[float](), threading.Event(), threading.Event()
 
@@ -496,7 +496,7 @@ def test_requests_take_turns_and_rows_of_similar_length_go_together(pools):
 
 
 @pytest.mark.parametrize(("came", "first"), [(7.0, "text"), (8.0, "list")])
-def test_a_text_goes_ahead_of_a_list_that_has_not_waited_four_times_as_long(pools, came: float, first: str):
+def test_text_overtakes_a_list_that_waited_less_than_four_times_as_long(pools, came: float, first: str):
     """The list of four rows of a length comes at 0, the text at `came`, and the next turn is at 10."""
     clock, all_came = Clock(), threading.Event()
     watched = Watched(Echo(), lambda _: all_came.wait(20))
@@ -546,7 +546,7 @@ def test_documents_wait_for_others_and_run_one_batch_at_a_time(pools):
     ]
 
 
-def test_a_document_that_a_request_waits_for_goes_on(pools):
+def test_document_that_a_request_waits_for_goes_on(pools):
     """The control: the rest of the document waits."""
     clock, order = Clock(), list[int]()
 
@@ -591,7 +591,7 @@ def test_others_may_join_while_something_runs(pools):
     assert watched.batches == [[[40] * 9], [[2, 0], [2, 1]]]
 
 
-def test_the_wait_is_what_was_asked_for_over_the_measured_rate(pools):
+def test_wait_is_what_was_asked_for_over_the_measured_rate(pools):
     clock = Clock()
     watched = Watched(Echo(), lambda sources: clock.tick(0.25))
     pool = pools(watched, clock=clock, tokens=20)
@@ -616,7 +616,7 @@ def test_the_wait_is_what_was_asked_for_over_the_measured_rate(pools):
     assert seen == [2, 0.5, 0, 3]
 
 
-def test_the_rate_is_that_of_batches_while_others_wait(pools):
+def test_rate_is_that_of_batches_while_others_wait(pools):
     """Single texts, which are searched at once, are slower, and say nothing about a crowd."""
     clock = Clock()
     watched = Watched(Echo(), lambda sources: clock.tick(0.5))
@@ -639,7 +639,7 @@ def test_the_rate_is_that_of_batches_while_others_wait(pools):
 # Errors and the end.
 
 
-def test_a_row_that_cannot_be_searched_for_fails_alone(pools):
+def test_row_that_cannot_be_searched_for_fails_alone(pools):
     def look(sources: list[Ids]) -> None:
         if [1, 13] in sources:
             raise ValueError("13 is unlucky")
@@ -659,13 +659,13 @@ def test_a_row_that_cannot_be_searched_for_fails_alone(pools):
     assert found == [[[1, 11]], [[1, 12]], "13 is unlucky", [[1, 14]], [[1, 15]]]
 
 
-def test_what_the_engine_refuses_is_said_to_who_asked(engine: TorchEngine, pools):
+def test_errors_of_the_engine_reach_the_request_that_asked(engine: TorchEngine, pools):
     terms = Constraints(terms=((((3,),)),))
     with pytest.raises(UsageError, match="plain beam search"):
         pools(engine).view(Ticket()).search([[3], [4]], SearchConfig(temperature=1.0), [terms, terms])
 
 
-def test_an_engine_without_steps_searches_a_batch_in_each_of_its_threads(pools):
+def test_engine_without_steps_searches_a_batch_in_each_of_its_threads(pools):
     together = threading.Barrier(2)
     echo = Echo(lambda: together.wait(20) and None)
     del_steps = type("Whole", (), {"max_positions": None, "forces_terms": False, "search": echo.search})()

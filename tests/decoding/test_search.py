@@ -23,25 +23,23 @@ from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.engine import Constraints
 from dragoman.decoding.ensemble import Ensemble
 from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Prefix, Processor
+from dragoman.decoding.sampling import Sampling, drawn_from, sample
 from dragoman.decoding.search import (
     BeamAllocation,
     BeamSearch,
     FinishedPool,
     Hypothesis,
     OutputSpec,
-    Sampling,
     Steps,
-    drawn_from,
     finish,
     greedy_search,
     length_penalty,
-    sample,
 )
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError
-from dragoman.files import new_folder
 from dragoman.model import Model, build
 from dragoman.model_folder import read_model, write_model
+from dragoman.storage.writing import new_folder
 from dragoman.translation.safeguards import NO_SAFEGUARDS
 from dragoman.translation.translator import Translator
 
@@ -145,14 +143,14 @@ def same(one: list[Hypothesis], other: list[Hypothesis]) -> bool:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_beam_of_one_is_greedy_search(name: str):
+def test_beam_of_one_is_greedy_search(name: str):
     model = make(name)
     one = [hypotheses[0] for hypotheses in beam(model, sources(), 1, LIMITS, alpha=0.0)]
     assert same(one, greedy(model, sources(), LIMITS))
 
 
 @pytest.mark.parametrize(("name", "alpha"), zip(MODELS, itertools.cycle([0.0, 0.6])))
-def test_a_beam_as_wide_as_the_space_finds_everything_in_order(name: str, alpha: float):
+def test_beam_as_wide_as_the_space_finds_everything_in_order(name: str, alpha: float):
     model = make(name)
     expected = all_outputs(model, SENTENCE, 4, alpha)
     found = beam(model, sources([SENTENCE]), WIDE, [4], alpha)[0]
@@ -189,7 +187,7 @@ def test_ending_early_changes_nothing(name: str, alpha: float, seed: int):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_sentence_alone_is_translated_as_in_a_batch(name: str):
+def test_sentence_alone_is_translated_as_in_a_batch(name: str):
     model = make(name)
     together, greedily = beam(model, sources(), 3, LIMITS), greedy(model, sources(), LIMITS)
     for row, (sentence, limit) in enumerate(zip(SENTENCES, LIMITS, strict=True)):
@@ -199,7 +197,7 @@ def test_a_sentence_alone_is_translated_as_in_a_batch(name: str):
     assert all(map(same, backwards[::-1], together))
 
 
-def test_a_model_that_looks_at_padding_translates_differently_in_a_batch():
+def test_model_that_looks_at_padding_translates_differently_in_a_batch():
     """The control for the test above."""
     model = make("sinusoidal")
     model.pad = -1
@@ -241,7 +239,7 @@ def test_scores_are_those_of_one_pass_over_the_result(name: str, alpha: float):
 
 
 @pytest.mark.parametrize("other", [SearchConfig(beam=1), SearchConfig(temperature=1.0, n_best=2), SearchConfig(beam=3)])
-def test_steps_of_any_search_may_be_taken_in_turn_and_leave_no_mode_behind(other: SearchConfig):
+def test_search_steps_may_interleave_and_leave_no_mode_behind(other: SearchConfig):
     engine, terms = TorchEngine(make("sinusoidal")), [Constraints(terms=(((B, A),),))]
     beam_of_3, other = (dataclasses.replace(config, extra_length=8) for config in (SearchConfig(beam=3), other))
 
@@ -268,7 +266,7 @@ def test_steps_of_any_search_may_be_taken_in_turn_and_leave_no_mode_behind(other
         assert not torch.is_inference_mode_enabled()
 
 
-def test_a_mode_entered_inside_of_a_search_would_be_left_behind():
+def test_mode_entered_inside_of_a_search_would_be_left_behind():
     """The control for the test above: why the searches are decorated instead."""
 
     def steps() -> Steps:
@@ -283,7 +281,7 @@ def test_a_mode_entered_inside_of_a_search_would_be_left_behind():
     assert not torch.is_inference_mode_enabled()
 
 
-def test_the_length_penalty_is_that_of_the_formula():
+def test_length_penalty_is_that_of_the_formula():
     """Wu et al. 2016, equation 14, at alpha 0.6."""
     assert [length_penalty(n, 0.6) for n in (1, 5, 10, 20)] == pytest.approx([1, 1.3587, 1.7329, 2.3544], abs=5e-5)
     assert length_penalty(5, 0.0) == 1
@@ -293,7 +291,7 @@ def test_the_length_penalty_is_that_of_the_formula():
     ("name", "beams"),
     [(name, beams) for place, name in enumerate(MODELS) for beams in ((0, 1, 2, 5, 40) * 2)[place % 5 :][:2]],
 )
-def test_hypotheses_are_different_in_order_within_their_limit_and_as_many_as_there_are(name: str, beams: int):
+def test_hypotheses_are_distinct_ordered_limited_and_complete(name: str, beams: int):
     """Zero stands for greedy search; 40 are more than the vocabulary, and than the outputs within a limit of 1."""
     if beams:
         found = beam(make(name), sources(), beams, LIMITS)
@@ -341,7 +339,7 @@ class Chain:
         return self.log_p[tokens]
 
 
-def test_greedy_search_walks_into_the_trap_and_a_beam_of_two_does_not():
+def test_greedy_search_falls_into_the_trap_and_two_beams_do_not():
     found = greedy(Chain(TRAP), sources(), [5] * 4)
     assert [h.tokens for h in found] in ([[A]] * 4, [[A, C]] * 4)
     assert [h.score for h in found] == pytest.approx([math.log(0.3)] * 4, abs=1e-5)
@@ -357,12 +355,12 @@ def test_greedy_search_walks_into_the_trap_and_a_beam_of_two_does_not():
         ({BOS: {EOS: 1.0}}, [([], True)] * 4),
     ],
 )
-def test_a_model_that_never_ends_is_cut_off_and_one_that_ends_at_once_says_nothing(chances: dict, expected: list):
+def test_endless_model_is_cut_off_and_a_silent_one_says_nothing(chances: dict, expected: list):
     found = beam(Chain(chances), sources(), 1, LIMITS)
     assert [(h.tokens, h.finished) for hypotheses in found for h in hypotheses] == expected
 
 
-def test_a_longer_output_wins_with_a_length_penalty():
+def test_longer_output_wins_with_a_length_penalty():
     """Ending at once has 0.5, going on for three words 0.45 in all."""
     chain = Chain({BOS: {EOS: 0.5, A: 0.45, B: 0.05}, A: {B: 1.0}, B: {C: 1.0}, C: {EOS: 1.0}})
     assert beam(chain, sources(), 3, [9] * 4, alpha=0.0)[0][0].tokens == []
@@ -393,7 +391,7 @@ CASES: dict[str, tuple[Processor, Callable[[tuple[int, ...]], bool]]] = {
 
 
 @pytest.mark.parametrize(("case", "name"), zip(CASES, itertools.cycle(["sinusoidal", "lstm"])))
-def test_a_wide_beam_finds_all_that_is_allowed_and_nothing_else(case: str, name: str):
+def test_wide_beam_finds_all_that_is_allowed_and_nothing_else(case: str, name: str):
     (processor, allowed), model = CASES[case], make(name)
     everything = all_outputs(model, SENTENCE, 4, 0.6)
     expected = {tokens: score for tokens, score in everything.items() if allowed(tokens)}
@@ -403,7 +401,7 @@ def test_a_wide_beam_finds_all_that_is_allowed_and_nothing_else(case: str, name:
 
 
 @given(st.lists(st.lists(st.integers(A, 5), max_size=5), min_size=1, max_size=3), st.integers(1, 3))
-def test_a_token_is_ruled_out_exactly_where_it_would_repeat(rows: list[list[int]], size: int):
+def test_token_is_ruled_out_exactly_where_it_would_repeat(rows: list[list[int]], size: int):
     length = max(map(len, rows))
     padded = torch.tensor([[BOS, *[0] * (length - len(row)), *row] for row in rows])
     log_p = NoRepeat(size)(torch.zeros(len(rows), 6), padded, torch.arange(len(rows)))
@@ -431,7 +429,7 @@ def search(request: pytest.FixtureRequest) -> Callable[..., list[Hypothesis]]:
     return find
 
 
-def test_each_sentence_has_its_own_prefix_and_its_own_forbidden_words(search):
+def test_prefix_and_forbidden_words_belong_to_their_sentence(search):
     prefixes, forbidden = [[A, B], [], [B], [B]], [[], [[A]], [[B, B]], []]
     found, free = search(Prefix(prefixes, CPU), Forbidden(forbidden, CPU)), search()
     for hypothesis, prefix, sequences in zip(found, prefixes, forbidden, strict=True):
@@ -441,14 +439,14 @@ def test_each_sentence_has_its_own_prefix_and_its_own_forbidden_words(search):
     assert [h.tokens for h in found] != [h.tokens for h in free]
 
 
-def test_where_nothing_may_be_said_the_output_ends(search):
+def test_output_ends_where_no_token_is_allowed(search):
     found = search(Forbidden([[[word] for word in range(WORDS)]] * len(SENTENCES), CPU))
     assert [(h.tokens, h.finished) for h in found] == [([], True)] * len(SENTENCES)
     assert all(math.isfinite(h.score) for h in found)
 
 
 @pytest.mark.parametrize("name", ["repetitions", "words", "ends"])
-def test_what_is_forbidden_may_stand_in_a_prefix_and_not_behind_it(search, name: str):
+def test_forbidden_words_may_stand_in_a_prefix_and_not_behind_it(search, name: str):
     prefixes = [[A, A, A, A], [], [B, A, B, A], []]
     processors = {"repetitions": NoRepeat(1), "words": Forbidden([[[A]]] * 4, CPU), "ends": MinimumLength(5, EOS)}
     found = search(Prefix(prefixes, CPU, afterwards=[processors[name]]))
@@ -498,7 +496,7 @@ def test_drawing_from_one_token_is_greedy_search(sampling: Sampling):
 
 
 @pytest.mark.parametrize(("sampling", "words"), [(Sampling(top_k=2), 2), (Sampling(top_p=0.6), None)])
-def test_a_token_is_drawn_from_the_most_probable_ones_only(sampling: Sampling, words: int | None):
+def test_token_is_drawn_from_the_most_probable_ones_only(sampling: Sampling, words: int | None):
     with torch.inference_mode():
         chances = make("sinusoidal")(torch.tensor([SENTENCE]), torch.tensor([[BOS]]))[0, -1].softmax(-1)
     likely, order = chances.sort(descending=True)
@@ -527,7 +525,7 @@ def test_those_drawn_from_are_the_most_probable_ones(sampling: Sampling):
     assert len(tokens[0]) in (2000, sampling.top_k)
 
 
-def test_a_sample_does_not_depend_on_the_sentences_beside_it():
+def test_sample_does_not_depend_on_the_sentences_beside_it():
     together = finish(sample(make("sinusoidal"), sources(), output(LIMITS), Sampling(), KEYS))
     for sentence, limit, own, (expected,) in zip(SENTENCES, LIMITS, KEYS, together, strict=True):
         ((alone,),) = finish(sample(make("sinusoidal"), sources([sentence]), output([limit]), Sampling(), own[None]))
@@ -535,7 +533,7 @@ def test_a_sample_does_not_depend_on_the_sentences_beside_it():
 
 
 @pytest.mark.parametrize(("words", "spread"), [(WORDS, 0.0), (4000, 2.0)])
-def test_the_last_digits_of_probabilities_decide_nothing(monkeypatch: pytest.MonkeyPatch, words: int, spread: float):
+def test_last_digits_of_probabilities_decide_nothing(monkeypatch: pytest.MonkeyPatch, words: int, spread: float):
     """They depend on the batch. The control: with top_p they decide which of equal tokens are kept."""
     noise = torch.Generator().manual_seed(1)
     logits = torch.randn(words, generator=noise) * spread
@@ -557,7 +555,7 @@ def diverse(groups: int, diversity: float, beams: int = 4) -> list[list[Hypothes
     return BeamSearch(make("sinusoidal"), sources(), output([6] * 4, 0.6), beams=beams, allocation=allocation).run()
 
 
-def test_one_group_is_plain_beam_search():
+def test_beam_groups_of_one_are_plain_beam_search():
     assert diverse(1, 5.0) == diverse(1, 0.0)
 
 
@@ -574,7 +572,7 @@ def test_groups_keep_away_from_each_other():
     assert firsts(diverse(4, 10.0)) > firsts(diverse(1, 0.0))
 
 
-def test_the_scores_of_diverse_hypotheses_are_without_the_cost():
+def test_scores_of_diverse_hypotheses_are_without_the_cost():
     for sentence, hypotheses in zip(SENTENCES, diverse(2, 2.0), strict=True):
         expected = [rescored(make("sinusoidal"), sentence, h, 0.6) for h in hypotheses]
         assert [h.score for h in hypotheses] == pytest.approx(expected, abs=1e-5)
@@ -587,7 +585,7 @@ def test_groups_never_give_the_same_twice(diversity: float):
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_what_a_second_group_finds_again_counts_once(ended: bool):
+def test_beam_groups_count_a_hypothesis_that_two_find_once(ended: bool):
     """Unless it ended one time and was cut off the other; and a pool without groups keeps it each time."""
     sentence, score, tokens = torch.tensor([0]), torch.tensor([[-1.0, -2.0]]), torch.tensor([[[A, B], [A, C]]])
     for distinct, again, expected in ((True, ended, 2), (True, not ended, 4), (False, ended, 4)):
@@ -597,7 +595,7 @@ def test_what_a_second_group_finds_again_counts_once(ended: bool):
         assert len(pool.hypotheses()[0]) == pool.count.item() == expected
 
 
-def test_with_patience_the_search_ends_when_so_many_are_finished():
+def test_patience_ends_the_search_when_so_many_are_finished():
     """The exact end finds the best at least as well, and sometimes better."""
     gains: list[float] = []
     for seed in range(5):
@@ -631,21 +629,21 @@ def wide(model: object) -> dict[tuple[int, ...], float]:
 
 
 @pytest.mark.parametrize("names", [("sinusoidal", "rotary"), ("lstm", "sinusoidal", "relative")])
-def test_an_ensemble_finds_what_the_mean_of_the_probabilities_says(names: tuple[str, ...]):
+def test_ensemble_finds_what_the_mean_of_the_probabilities_says(names: tuple[str, ...]):
     models = [make(name, seed) for seed, name in enumerate(names)]
     expected = all_outputs(Mean(models), SENTENCE, 4, 0.6)  # type: ignore[arg-type]
     assert wide(Ensemble(models)) == pytest.approx(expected, abs=1e-5)
     assert wide(models[0]) != pytest.approx(expected, abs=1e-2)  # the control
 
 
-def test_a_model_beside_itself_is_that_model():
+def test_model_beside_itself_is_that_model():
     model = make("sinusoidal")
     one, two = (greedy(each, sources(), [9] * len(SENTENCES)) for each in (model, Ensemble([model, model])))
     assert same(one, two)
     assert len(set(itertools.chain(*(h.tokens for h in one)))) < WORDS
 
 
-def test_an_ensemble_translates_and_another_tokenizer_is_refused(trained: Path, pairs: list[Pair], tmp_path: Path):
+def test_ensemble_translates_and_another_tokenizer_is_refused(trained: Path, pairs: list[Pair], tmp_path: Path):
     sources = [source for source, _ in pairs[:10]]
     alone, twice = (
         Translator.load(trained, SearchConfig(beam=2), NO_SAFEGUARDS, others).translate(sources)
@@ -655,6 +653,6 @@ def test_an_ensemble_translates_and_another_tokenizer_is_refused(trained: Path, 
     model, (own, _) = read_model(trained)
     other = Tokenizer.train([text for pair in pairs for text in pair][:50], suggested=len(own) - 40)
     with new_folder(tmp_path / "other") as draft:
-        write_model(draft, type(model)(model.config, len(other), pad=model.pad), Tokenizers.of(other), "")
+        write_model(draft, type(model)(model.config, len(other), pad=model.pad), Tokenizers.from_tokenizer(other), "")
     with pytest.raises(DragomanError, match="other: its tokenizer is not that of"):
         Translator.load(trained, SearchConfig(beam=2), NO_SAFEGUARDS, [tmp_path / "other"])

@@ -137,17 +137,17 @@ def assert_all_are_found(terms: Terms, alpha: float = 0.6, boundaries: Tensor | 
 
 
 @pytest.mark.parametrize(("name", "alpha"), zip(CASES, itertools.cycle([0.0, 0.6])))
-def test_a_beam_as_wide_as_the_space_finds_all_outputs_with_the_terms(name: str, alpha: float):
+def test_exhaustive_beam_finds_all_outputs_with_the_terms(name: str, alpha: float):
     assert_all_are_found(CASES[name], alpha)
 
 
 @settings(max_examples=20)
 @given(some_terms, st.sampled_from([None, WORDS_ONLY, STEMS]))
-def test_whatever_the_terms_are_a_wide_beam_finds_all_outputs_with_them(terms: Terms, boundaries: Tensor | None):
+def test_wide_beam_finds_all_outputs_with_the_terms(terms: Terms, boundaries: Tensor | None):
     assert_all_are_found(terms, boundaries=boundaries)
 
 
-def test_the_oracle_tells_outputs_with_the_terms_from_others():
+def test_oracle_tells_outputs_with_the_terms_from_others():
     """The control for the tests above."""
     sizes = {name: len(expected(terms)) for name, terms in CASES.items()}
     assert all(0 < size < len(everything(0.6)) for name, size in sizes.items() if not name.startswith("more"))
@@ -171,7 +171,7 @@ def test_the_oracle_tells_outputs_with_the_terms_from_others():
     ],
 )
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
-def test_a_narrow_beam_meets_the_terms_where_the_length_allows(name: str, beams: int, spare: int, seed: int):
+def test_narrow_beam_meets_the_terms_where_the_length_allows(name: str, beams: int, spare: int, seed: int):
     limits = [longest(CASES[name]) + spare] * len(SENTENCES)
     found = search([CASES[name]] * len(SENTENCES), beams, limits, SENTENCES, model=make("sinusoidal", seed))
     assert all(hypotheses and all(has(CASES[name], h.tokens) for h in hypotheses) for hypotheses in found)
@@ -179,7 +179,7 @@ def test_a_narrow_beam_meets_the_terms_where_the_length_allows(name: str, beams:
 
 @settings(max_examples=30)
 @given(some_terms, st.integers(1, 4), st.integers(0, 6), st.integers(0, 3))
-def test_whatever_the_terms_are_a_narrow_beam_meets_them(terms: Terms, beams: int, spare: int, seed: int):
+def test_narrow_beam_meets_the_terms(terms: Terms, beams: int, spare: int, seed: int):
     found = search([terms], beams, [longest(terms) + spare], model=make("sinusoidal", seed))[0]
     assert found
     assert all(has(terms, h.tokens) for h in found)
@@ -195,13 +195,13 @@ def test_whole_words_are_met_as_well(terms: Terms, beams: int, boundaries: Tenso
     assert all(has(anywhere, h.tokens, boundaries) for h in found)
 
 
-def test_a_beam_that_knows_no_terms_misses_them():
+def test_beam_that_knows_no_terms_misses_them():
     """The control for the tests above."""
     free = beam(MODEL, sources(), 5, [10] * 4)
     assert not all(has(terms, hypotheses[0].tokens) for terms in CASES.values() for hypotheses in free)
 
 
-def test_a_search_that_knows_no_words_breaks_them():
+def test_search_that_knows_no_words_breaks_them():
     """The control: here the model would rather go on with the word."""
     chain = Chain({BOS: {A: 1.0}, A: {B: 0.9, EOS: 0.1}, B: {EOS: 1.0}})
     boundaries = torch.tensor([(OPEN, OPEN)] * 3 + [(OPEN, WORD), (WORD, WORD), (WORD, WORD)])
@@ -222,7 +222,7 @@ def test_without_terms_it_is_beam_search(name: str, beams: int, n_best: int | No
         assert search([()] * 4, beams, LIMITS, SENTENCES, model=model, n_best=n_best, processors=some) == one
 
 
-def test_a_sentence_alone_is_translated_as_in_a_batch():
+def test_sentence_alone_is_translated_as_in_a_batch():
     """Beside others with more, longer and fewer terms, or none."""
     cases = [*CASES.values(), ()]
     sentences = [sentence for _, sentence in zip(cases, itertools.cycle(SENTENCES), strict=False)]
@@ -242,7 +242,7 @@ def test_neither_the_order_of_the_terms_nor_that_of_their_sequences_matters():
 @pytest.mark.parametrize(
     ("name", "limit"), [(name, limit) for place, name in enumerate(CASES) for limit in range(1 + place % 2, 9, 2)]
 )
-def test_the_limit_holds_what_ends_has_the_terms_and_scores_are_those_of_the_model(name: str, limit: int):
+def test_outputs_keep_the_limit_have_the_terms_and_model_scores(name: str, limit: int):
     found = search([CASES[name]], 3, [limit])[0]
     assert found
     for hypothesis in found:
@@ -251,7 +251,7 @@ def test_the_limit_holds_what_ends_has_the_terms_and_scores_are_those_of_the_mod
         assert rescored(MODEL, SENTENCE, hypothesis, 0.6) == pytest.approx(hypothesis.score, abs=1e-5)
 
 
-def test_where_there_is_no_room_the_output_with_the_most_of_the_terms_is_returned():
+def test_output_with_the_most_terms_is_returned_without_room():
     one, other = (3, 4, 1, 4), (0, 0, 0, 0)
     found = search([((one,), (other,))], 5, [4])[0]
     assert found
@@ -259,7 +259,7 @@ def test_where_there_is_no_room_the_output_with_the_most_of_the_terms_is_returne
     assert not any(h.finished for h in found)
 
 
-def test_an_output_with_the_terms_comes_before_one_without_whatever_they_score():
+def test_output_with_the_terms_comes_before_one_without_whatever_they_score():
     """The chain wants to say A and A and A; the term is what it never says."""
     chain = Chain({BOS: {A: 1.0}, A: {A: 1.0}, B: {A: 1.0}})
     for beams in (1, 4):
@@ -268,7 +268,7 @@ def test_an_output_with_the_terms_comes_before_one_without_whatever_they_score()
         assert all(B in h.tokens for h in found)
 
 
-def test_what_is_forbidden_is_not_said_for_a_term():
+def test_forbidden_words_are_not_said_for_a_term():
     """A term that is forbidden leaves the output unfinished."""
     found = search([(((3, 4), (1, 1)),)], 3, [8], processors=(Forbidden([[(3,)]], CPU),))[0]
     assert found
@@ -279,7 +279,7 @@ def test_what_is_forbidden_is_not_said_for_a_term():
         assert not any(h.finished or has(TERM, h.tokens) for h in found)
 
 
-def test_a_prefix_may_have_the_terms_or_begin_them_or_leave_nothing_to_say():
+def test_prefix_may_have_begin_or_complete_the_terms():
     for beginning in ([3], [3, 4], [4, 3]):
         found = search([TERM], 3, [8], processors=(Prefix([beginning], CPU),))[0]
         assert all(h.tokens[: len(beginning)] == beginning and has(TERM, h.tokens) for h in found)
@@ -287,7 +287,7 @@ def test_a_prefix_may_have_the_terms_or_begin_them_or_leave_nothing_to_say():
     assert [h.tokens for h in search([(((4,),),)], 3, [8], processors=processors)[0]] == [[3]]
 
 
-def test_a_wider_beam_finds_better_outputs():
+def test_wider_beam_finds_better_outputs():
     """Six seeds and two terms: what is forced finds its place the better, the more there is to choose from."""
     terms: Terms = (((3, 4),), ((4, 1),))
     scores = [
@@ -298,14 +298,14 @@ def test_a_wider_beam_finds_better_outputs():
     assert scores[0] < scores[-1] - 0.1
 
 
-def test_a_hypothesis_with_the_terms_ends_however_improbable_it_is():
+def test_hypothesis_with_the_terms_ends_however_improbable_it_is():
     """The word is improbable; what the model would rather say fills all the first places at each step."""
     chain = Chain({BOS: {A: 1.0}, A: {A: 0.4, C: 0.3, EOS: 0.2, 1: 0.1}, C: {A: 1.0}, B: {EOS: 0.9, A: 0.1}})
     found = search([(((B,),),)], 2, [6], model=chain, alpha=0.0)[0]
     assert (found[0].tokens, found[0].finished) == ([B], True)
 
 
-def test_a_sentence_goes_on_after_a_term_with_another_word():
+def test_sentence_goes_on_after_a_term_with_another_word():
     """The model would rather make a longer word of it, in three ways."""
     chain = Chain({BOS: {A: 1.0}, A: {B: 0.5, 1: 0.3, 0: 0.15, C: 0.05}, C: {EOS: 1.0}})
     inside, other = (WORD, WORD), (OPEN, WORD)
@@ -321,7 +321,7 @@ def random_chain() -> Chain:
     return chain
 
 
-def test_many_words_that_may_not_begin_here_do_not_hide_the_one_that_may(random_chain: Chain):
+def test_forbidden_starts_do_not_hide_an_allowed_word(random_chain: Chain):
     random_chain.log_p[:, C] = -20
     boundaries = torch.tensor([(OPEN, OPEN)] * 3 + [(WORD, WORD)] * 47)
     boundaries[C] = torch.tensor([OPEN, WORD])
@@ -329,18 +329,18 @@ def test_many_words_that_may_not_begin_here_do_not_hide_the_one_that_may(random_
     assert has(terms, search([terms], 1, [4], model=random_chain, boundaries=boundaries)[0][0].tokens, boundaries)
 
 
-def test_many_terms_that_are_begun_do_not_hide_the_one_that_is_nearly_met(random_chain: Chain):
+def test_begun_terms_do_not_hide_a_nearly_met_term(random_chain: Chain):
     random_chain.log_p[BOS, 6], random_chain.log_p[:, 10] = 20, -20
     terms = (((6, 7, 8, 9, 10),), tuple((9, word, 11, 11, 11) for word in range(20, 45)))
     assert has(terms, search([terms], 1, [longest(terms)], model=random_chain)[0][0].tokens)
 
 
-def test_each_bank_has_its_share_of_the_beams():
+def test_banks_have_their_share_of_the_beams():
     """The first of each, that of the fullest first, and then the second of each; those that end have no share."""
     score = torch.tensor([[-1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -7.0, -8.0, -math.inf]])
     bank = torch.tensor([[0, 0, 0, 1, 1, 2, 3, 3, 4]])
     ended = torch.tensor([[False] * 6 + [True] + [False] * 2])
-    nothing = TermTable.of([()], CPU, None).start(9)
+    nothing = TermTable.from_terms([()], CPU, None).start(9)
     found = Candidates(score, bank, bank, ended, bank, rank_in_group(bank), nothing)
     chosen = {beams: found.select_open(beams)[1].tolist()[0] for beams in (1, 2, 4, 6)}
     assert chosen == {1: [7], 2: [7, 0], 4: [7, 0, 3, 5], 6: [7, 0, 3, 5, 1, 4]}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from babel import Locale
-from lab_findings import english
+from korean import english
 from torch.nn.functional import normalize
 
 from dragoman.data.corpus import read_corpus
@@ -23,10 +23,10 @@ from dragoman.model import Model
 from dragoman.model_folder import read_model
 from dragoman.text.speech import speaker
 from dragoman.training.checkpoint import lock_folder
-from dragoman.training.setup import untrained_model
+from dragoman.training.weights import untrained_model
 
 
-def test_the_demo_scores_translates_and_draws(dragoman, monkeypatch: pytest.MonkeyPatch):
+def test_demo_scores_translates_and_draws(dragoman, monkeypatch: pytest.MonkeyPatch):
     """Train for real, but on a small phrasebook, and validate and test on four sentences."""
     whole = phrasebook
 
@@ -46,7 +46,7 @@ def test_the_demo_scores_translates_and_draws(dragoman, monkeypatch: pytest.Monk
         assert Path(name).read_bytes().startswith(start)
 
 
-def test_the_corpus_of_the_demo_is_one_that_train_reads(tmp_path: Path):
+def test_corpus_of_the_demo_is_one_that_train_reads(tmp_path: Path):
     book = phrasebook("en", "ko", per_template=2, seed=1)
     write_pairs(tmp_path / "pairs.tsv", book.train)
     assert read_corpus([str(tmp_path / "pairs.tsv")]).pairs == book.train
@@ -54,7 +54,7 @@ def test_the_corpus_of_the_demo_is_one_that_train_reads(tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["ko", "de", "es"])
-def test_the_demo_translates_nine_of_ten_held_out_sentences_exactly(dragoman, to: str):
+def test_demo_translates_nine_of_ten_held_out_sentences_exactly(dragoman, to: str):
     ran = dragoman("demo", "--to", to, "--out", "demo")
     exact = re.search(r"^exact match (\d+\.\d) % of \d+ sentences$", ran.out, re.MULTILINE)
     assert exact is not None
@@ -91,7 +91,7 @@ def closeness(model: Model, tokenizer: SideTokenizer) -> dict[str, float]:
     return found
 
 
-def test_a_second_demo_leaves_the_corpora_of_the_one_that_is_running(dragoman, monkeypatch: pytest.MonkeyPatch):
+def test_second_demo_leaves_the_corpora_of_the_one_that_is_running(dragoman, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("dragoman.demo.run.PER_TEMPLATE", 1)
     train = Path("demo/corpus/train.tsv")
     with lock_folder(Path("demo")):
@@ -103,7 +103,7 @@ def test_a_second_demo_leaves_the_corpora_of_the_one_that_is_running(dragoman, m
     assert train.read_text() == "one\teins\n"
 
 
-def test_a_slow_machine_is_told_that_more_time_helps():
+def test_slow_machine_is_told_that_more_time_helps():
     assert slow_machine(0.6, 310, 2.0) == (
         "Only 310 steps in 2 minutes. More time gives better translations, such as dragoman demo --minutes 4"
     )
@@ -123,7 +123,7 @@ RULES = {"copy": list, "reverse": lambda words: words[::-1], "sort": sorted, "re
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_the_pairs_of_a_task_follow_its_rule(name: str, monkeypatch: pytest.MonkeyPatch):
+def test_pairs_of_a_task_follow_its_rule(name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("dragoman.demo.tasks.TRAIN", 500)
     pairs = draw_pairs(TASKS[name], 1)
     assert pairs == draw_pairs(TASKS[name], 1) != draw_pairs(TASKS[name], 2)
@@ -137,7 +137,7 @@ def test_the_pairs_of_a_task_follow_its_rule(name: str, monkeypatch: pytest.Monk
         )
 
 
-def test_a_head_is_found_by_what_it_attends_to():
+def test_head_is_found_by_what_it_attends_to():
     weights = torch.full((2, 2, 3, 4), 0.1)
     weights[1, 0, [0, 1, 2], [2, 1, 0]] = 0.7
     weights[0, 1, [0, 1, 2], [0, 1, 2]] = 0.6
@@ -149,7 +149,7 @@ def test_a_head_is_found_by_what_it_attends_to():
 
 
 @pytest.mark.slow
-def test_the_demo_of_a_task_scores_draws_and_films(dragoman, monkeypatch: pytest.MonkeyPatch):
+def test_demo_of_a_task_scores_draws_and_films(dragoman, monkeypatch: pytest.MonkeyPatch):
     """Train for real, but for six steps, with checkpoints close to each other."""
     monkeypatch.setattr("dragoman.demo.tasks.TRAIN", 500)
     short = dataclasses.replace(TOY.training, save_every=2, validate_every=1000, max_steps=6)
@@ -192,7 +192,7 @@ def test_rules_and_tricks_of_all_tasks_are_in_korean(name: str):
 @pytest.mark.parametrize(
     ("flags", "function"), [(["--task", "copy"], "dragoman.demo.toy.run_task"), ([], "dragoman.demo.run.run_demo")]
 )
-def test_the_demo_is_asked_to_speak_korean(dragoman, monkeypatch: pytest.MonkeyPatch, flags: list[str], function: str):
+def test_demo_is_asked_to_speak_korean(dragoman, monkeypatch: pytest.MonkeyPatch, flags: list[str], function: str):
     asked: list[Any] = []
     monkeypatch.setattr(function, lambda *arguments: asked.append(arguments[-1]))
     assert [dragoman("demo", *flags, *more).code for more in ([], ["--language", "ko"])] == [0, 0]
@@ -201,7 +201,7 @@ def test_the_demo_is_asked_to_speak_korean(dragoman, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
-def test_a_minute_is_enough_for_each_task(dragoman, name: str):
+def test_minute_is_enough_for_each_task(dragoman, name: str):
     ran = dragoman("demo", "--task", name)
     exact = re.search(r": (\d+\.\d) % exactly right", ran.out)
     share = re.search(r"gives the right words (\d+)%", ran.out)

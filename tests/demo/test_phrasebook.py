@@ -23,7 +23,7 @@ def sentences(book: Phrasebook) -> list[str]:
     return [text for pairs in (book.train, book.dev, book.test) for pair in pairs for text in pair]
 
 
-def test_templates_have_the_same_known_slots_in_every_language_and_are_all_different():
+def test_templates_are_distinct_with_the_same_slots_in_all_languages():
     found = templates()
     for template in found:
         assert set(template) == set(LANGUAGES)
@@ -37,7 +37,7 @@ def test_templates_have_the_same_known_slots_in_every_language_and_are_all_diffe
         assert max(Counter(template[language] for template in found).values()) == 1
 
 
-def test_held_out_sources_are_not_in_training_and_no_pair_is_there_twice(book: Phrasebook):
+def test_held_out_sources_are_not_in_training_and_pairs_are_unique(book: Phrasebook):
     parts = (book.train, book.dev, book.test)
     assert all(len(set(pairs)) == len(pairs) for pairs in parts)
     sources = [{source for source, _ in pairs} for pairs in parts]
@@ -52,7 +52,7 @@ def test_pairs_held_out_at_random_would_be_in_training():
     assert set(drawn[:10]) & set(drawn[10:])
 
 
-def test_every_template_is_learned_from_and_those_with_slots_are_held_out_too(book: Phrasebook):
+def test_templates_are_all_learned_and_those_with_slots_also_held_out(book: Phrasebook):
     found = templates()
     slots = sum(bool(SLOT.search(template["en"])) for template in found)
     assert len(found) <= len(book.train) <= FEW * len(found)
@@ -60,7 +60,7 @@ def test_every_template_is_learned_from_and_those_with_slots_are_held_out_too(bo
     assert slots <= len(book.test) <= 2 * slots
 
 
-def test_nothing_of_a_template_is_left_over(book: Phrasebook):
+def test_filled_templates_have_nothing_left_over(book: Phrasebook):
     for text in sentences(book):
         assert not re.search(r"[{}]|\(\w+/\w+\)", text), text
         assert not re.search("[\u00a0\u202f\t\n]", text), text
@@ -68,7 +68,7 @@ def test_nothing_of_a_template_is_left_over(book: Phrasebook):
         assert text[0] == text[0].upper(), text
 
 
-def test_the_same_seed_gives_the_same_book_and_another_another():
+def test_phrasebook_depends_on_the_seed():
     one, two, other = (phrasebook("en", "de", per_template=2, seed=seed) for seed in (1, 1, 2))
     assert one == two
     assert one.train != other.train
@@ -103,7 +103,7 @@ GRU 은 는 는; 5% 이에요 예요 예요"""  # ㄹ matters for 으로 alone
 
 
 @pytest.mark.parametrize("case", CASES.split(";"))
-def test_a_particle_fits_the_last_consonant(case: str):
+def test_particle_fits_the_last_consonant(case: str):
     word, consonant, vowel, right = case.split()
     assert choose_particle(word[-1], consonant, vowel) == right
 

@@ -275,7 +275,7 @@ def fixture(suffix: str) -> bytes:
 
 @formats
 @pytest.mark.parametrize("form", ["utf-8", "utf-8-sig", "utf-16", "crlf", "cr", "latin-1", "cut", "nul"])
-def test_with_its_own_texts_a_document_is_the_same_bytes(suffix: str, form: str):
+def test_document_with_unchanged_texts_is_the_same_bytes(suffix: str, form: str):
     text = FIXTURES[suffix]
     data = {
         "crlf": text.replace("\n", "\r\n").encode(),
@@ -297,14 +297,14 @@ def test_with_its_own_texts_a_document_is_the_same_bytes(suffix: str, form: str)
 @example(b'msgid "a"\nmsgstr ""\nmsgstr "', ".po", "a")
 @example(b'a;"b\n', ".csv", 'a;"b')
 @example(b"a;b\n", ".csv", 'a;"b')
-def test_any_bytes_come_back_and_take_any_translation(data: bytes, suffix: str, answer: str):
+def test_document_of_any_bytes_comes_back_and_takes_any_translation(data: bytes, suffix: str, answer: str):
     document = read_document(data, suffix, ("1",) if suffix == ".csv" else ())
     assert document.fill(document.texts) == data
     assert all(text == text.strip() and any(map(str.isalpha, text)) for text in document.texts)
     document.fill([answer] * len(document.texts))
 
 
-def test_a_line_that_tells_excel_the_delimiter_stays_above_the_table():
+def test_line_that_tells_excel_the_delimiter_stays_above_the_table():
     data = b"sep=;\nid,a;text\n1;one, two\n"
     document = read_document(data, ".csv", ())
     assert document.texts == ["one, two"]
@@ -314,7 +314,7 @@ def test_a_line_that_tells_excel_the_delimiter_stays_above_the_table():
 
 
 @formats
-def test_with_other_texts_it_is_not_the_same_bytes(suffix: str):
+def test_document_with_other_texts_is_not_the_same_bytes_control(suffix: str):
     """The control for the tests above."""
     assert translated(fixture(suffix), suffix) != fixture(suffix)
     with pytest.raises(UsageError, match=r"99 translations for a document with \d+ texts: give one for each"):
@@ -327,7 +327,7 @@ def real_files(suffix: str, count: int = 40) -> list[Path]:
     return list(islice(found, count))
 
 
-def test_every_format_has_a_fixture_and_its_suffix_is_on_the_pages():
+def test_formats_have_a_fixture_and_their_suffix_on_the_pages():
     """Many of these tests go through all formats that have a fixture."""
     assert FIXTURES.keys() == TEXTS.keys() == {*SUFFIXES} - ALIASES
     docs = Path(__file__).parents[2] / "docs"
@@ -351,12 +351,12 @@ def test_real_files_come_back(suffix: str):
 
 
 @formats
-def test_the_texts_are_those_that_a_reader_sees(suffix: str):
+def test_texts_are_those_that_a_reader_sees(suffix: str):
     assert read_document(fixture(suffix), suffix).texts == TEXTS[suffix]
     assert not read_document(fixture(suffix), suffix).skipped
 
 
-def test_a_cue_without_its_times_is_named():
+def test_cue_without_its_times_is_named():
     """The control is the number of a cue, and a number in its text."""
     good = "1\n00:00:01,000 --> 00:00:02,000\nOne.\n\n2\n00:00:03,000 --> 00:00:04,000\n5\napples\n"
     assert not read_document(good.encode(), ".srt").skipped
@@ -381,7 +381,7 @@ def test_a_cue_without_its_times_is_named():
         (".po", "", 0, False), (".po", "# a comment\n", 0, False), (".po", "a\n", 1, False),
     ],
 )  # fmt: skip
-def test_a_document_without_cues_or_messages_is_not_in_its_format(suffix: str, data: str, line: int, readable: bool):
+def test_document_without_cues_or_messages_is_not_in_its_format(suffix: str, data: str, line: int, readable: bool):
     """The control is WebVTT, of which the header is enough."""
     document = read_document(data.encode(), suffix)
     assert (document.texts, document.readable, [one.line for one in document.skipped]) == ([], readable, [line])
@@ -511,7 +511,7 @@ def test_structure_is_not_the_same_where_translations_are_just_put_in(suffix: st
 
 
 @formats
-def test_a_blank_translation_leaves_the_text(suffix: str):
+def test_blank_translation_leaves_the_text(suffix: str):
     assert translated(fixture(suffix), suffix, lambda text: " \n") == fixture(suffix)
 
 
@@ -523,7 +523,7 @@ def test_a_blank_translation_leaves_the_text(suffix: str):
         (".srt", "1\n00:00:01,000 --> 00:00:02,000\n<i>Hi</i> you\n", "-"),
     ],
 )  # fmt: skip
-def test_a_translation_that_lost_all_words_leaves_the_text(suffix: str, text: str, answer: str):
+def test_translation_that_lost_all_words_leaves_the_text(suffix: str, text: str, answer: str):
     assert translated(text.encode(), suffix, lambda text: answer) == text.encode()
     assert translated(text.encode(), suffix, lambda text: f"{answer} 7") != text.encode()  # the control
 
@@ -532,11 +532,11 @@ def test_a_translation_that_lost_all_words_leaves_the_text(suffix: str, text: st
 
 
 @pytest.mark.parametrize("form", ["utf-8", "utf-8-sig", "utf-16"])
-def test_a_translation_is_written_in_the_encoding_of_the_document(form: str):
+def test_translation_is_written_in_the_encoding_of_the_document(form: str):
     assert translated("<p>a</p>".encode(form), ".html", lambda text: "ß한").decode(form) == "<p>ß한</p>"
 
 
-def test_what_a_declared_encoding_cannot_write_becomes_a_reference_or_an_error():
+def test_unwritable_characters_become_references_or_errors():
     page = '<meta charset="iso-8859-1"><p>d\xe9j\xe0'.encode("latin-1")
     assert read_document(page, ".html").texts == ["déjà"]
     assert translated(page, ".html", lambda text: "là 한") == page.replace(b"d\xe9j\xe0", b"l\xe0 &#54620;")
@@ -628,7 +628,7 @@ def test_attributes_inside_a_sentence_are_texts_of_their_own():
         ('<a title="x>y">a</a> b', ['<a id="1">a</a> b', "x>y"]),
     ],
 )  # fmt: skip
-def test_what_is_text_in_a_page(page: str, texts: list[str]):
+def test_html_texts_of_a_page(page: str, texts: list[str]):
     assert read_document(page.encode(), ".html").texts == texts
 
 
@@ -734,7 +734,7 @@ NASTY = [
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.sampled_from(NASTY), min_size=1, max_size=4).map(" ".join), min_size=1, max_size=3))
 @example(["A | B"])
-def test_no_words_change_the_structure_of_markdown(words: list[str]):
+def test_markdown_structure_survives_any_words(words: list[str]):
     """Each kind of block, with others around it; what is compared is the order of elements, too."""
     data = "\n\n".join(FRAMES).encode()
     document = read_document(data, ".md")
@@ -767,18 +767,18 @@ known_elements = cache(elements)  # of what is the same in all examples
         ("one two three four five six", 3, ["one two", "three four", "five six"]),
     ],
 )  # fmt: skip
-def test_a_cue_has_lines_of_similar_length(text: str, count: int, lines: list[str]):
+def test_cue_has_lines_of_similar_length(text: str, count: int, lines: list[str]):
     assert wrap(text, count) == lines
 
 
 @given(st.lists(st.text("abc", min_size=1, max_size=9), min_size=1, max_size=30), st.integers(1, 6))
-def test_a_cue_has_as_many_lines_as_before_where_it_has_the_words(words: list[str], count: int):
+def test_cue_keeps_its_number_of_lines_if_it_has_the_words(words: list[str], count: int):
     lines = wrap(" ".join(words), count)
     assert len(lines) == min(count, len(words))
     assert " ".join(lines) == " ".join(words)
 
 
-def test_a_translated_cue_has_the_line_ends_of_the_file():
+def test_translated_cue_has_the_line_ends_of_the_file():
     data = b"1\r\n00:00:01,000 --> 00:00:02,000\r\none two\r\nthree\r\n\r\n2\r\n00:00:03,000 --> 00:00:04,000\r\nlast"
     assert translated(data, ".srt", lambda text: "a b c d") == (
         data.replace(b"one two\r\nthree", b"a b\r\nc d").replace(b"last", b"a b c d")
@@ -794,7 +794,7 @@ def test_a_translated_cue_has_the_line_ends_of_the_file():
         ("One - two\nthree", ["One - two three"]),
     ],
 )  # fmt: skip
-def test_each_speaker_is_a_text_of_its_own(cue: str, texts: list[str]):
+def test_speakers_of_a_cue_are_separate_texts(cue: str, texts: list[str]):
     """So the dashes stay at the beginning of the same lines."""
     data = f"1\n00:00:01,000 --> 00:00:02,000\n{cue}\n".encode()
     assert read_document(data, ".srt").texts == texts
@@ -861,7 +861,7 @@ def test_json_lines_are_told_from_json_with_other_text_after_it():
         assert (".jsonl" in skipped.reason) == hint
 
 
-def test_only_the_values_of_the_chosen_keys_are_texts():
+def test_json_texts_are_the_values_of_the_chosen_keys():
     document = read_document(fixture(".json"), ".json", ("title", "body"))
     assert document.texts == ['A "téxt"', "One", "two", "Inner"]
     put = json.loads(document.fill(['"\u00df"', "EINS", "ZWEI", "DRIN"]))
@@ -878,7 +878,7 @@ def test_only_the_values_of_the_chosen_keys_are_texts():
         (b'["A"]', "no key in the document has a text"),
     ],
 )
-def test_a_document_without_any_of_the_chosen_keys_is_refused(data: bytes, says: str):
+def test_document_without_any_of_the_chosen_keys_is_refused(data: bytes, says: str):
     with pytest.raises(UsageError, match=re.escape(says)):
         read_document(data, ".json", ("titel",))
 
@@ -984,7 +984,7 @@ UNIT = "<trans-unit><source>a</source></trans-unit>"
         ("", "not XLIFF (no element found"), (f"<xliff>{UNIT}\udcff</xliff>", "not XLIFF ("),
     ],
 )  # fmt: skip
-def test_only_plain_xml_is_xliff(data: str, reason: str):
+def test_xliff_is_plain_xml(data: str, reason: str):
     document = read_document(data.encode("utf-8", "surrogateescape"), ".xlf")
     assert document.texts == ([] if reason else ["a"])
     assert document.readable == (not reason)
@@ -1020,7 +1020,7 @@ def test_columns_are_chosen_by_their_names_or_numbers(table: str, keys: tuple[st
     assert sorted(read_document(table.encode(), ".csv", keys).texts) == texts
 
 
-def test_a_bilingual_table_is_filled_and_columns_that_it_lacks_are_named():
+def test_bilingual_table_is_filled_and_columns_that_it_lacks_are_named():
     table = b'id,source,target\r\n1,"a ""b""",\r\n2,c,d\r\n3,e\r\n'
     assert translated(table, ".csv", str.upper) == table.replace(b'"a ""b""",', b'"a ""b""","A ""B"""')
     with pytest.raises(UsageError, match="several columns are called 'text'"):
@@ -1044,7 +1044,7 @@ def test_rows_without_a_cell_to_fill_are_left_and_counted():
     assert skipped(b"source,target\na,\n\nb,\n") == skipped(b"id,text\n1\n2,a\n") == []
 
 
-def test_a_document_is_read_from_bytes_alone():
+def test_document_is_read_from_bytes_alone():
     with pytest.raises(UsageError, match=r"takes bytes, such as Path\(name\)\.read_bytes\(\), not str"):
         read_document("a", ".md")  # type: ignore[arg-type]
 
@@ -1052,7 +1052,7 @@ def test_a_document_is_read_from_bytes_alone():
 # All of them.
 
 
-def test_suffixes_are_read_in_any_case_and_others_and_keys_where_there_are_none_are_wrong_usage():
+def test_suffixes_ignore_case_and_unknown_ones_are_wrong_usage():
     assert all(read_document(b"", suffix.upper()).texts == [] for suffix in SUFFIXES)
     with pytest.raises(UsageError, match=r"unknown document suffix '\.log': expected one of \.txt, .*\.json"):
         read_document(b"", ".log")
@@ -1108,7 +1108,7 @@ LONG = [  # suffix, what stands around, the unit that is repeated
 ]  # fmt: skip
 
 
-def test_a_message_in_a_thousand_forms_does_not_multiply_the_catalogue():
+def test_message_in_a_thousand_forms_does_not_multiply_the_catalogue():
     """Languages have up to six forms, and each is a translation of the whole message."""
     forms = "".join(f'msgstr[{number}] ""\n' for number in range(1000))
     data = f'msgid "a"\nmsgid_plural "{"b" * 1000}"\n{forms}'.encode()
@@ -1117,7 +1117,7 @@ def test_a_message_in_a_thousand_forms_does_not_multiply_the_catalogue():
 
 
 @pytest.mark.parametrize(("suffix", "frame", "unit"), LONG)
-def test_the_time_for_one_long_part_grows_with_its_length(suffix: str, frame: str, unit: str):
+def test_time_for_one_long_part_grows_with_its_length(suffix: str, frame: str, unit: str):
     assert not grows_too_fast(lambda count: seconds(suffix, frame.format(unit * count)), 10_000)
 
 

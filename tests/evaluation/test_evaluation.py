@@ -80,7 +80,7 @@ def test_translation_edit_rate_counts_a_shift_once(text: str, rate: float):
     assert ter.value == rate
 
 
-def test_a_sentence_too_long_for_ter_leaves_it_out_and_not_the_others():
+def test_sentence_too_long_for_ter_drops_ter_alone():
     long = " ".join(["word"] * (LONGEST_FOR_TER + 1))
 
     def scores(systems: list[list[str]], reference: str) -> list[str]:
@@ -98,7 +98,7 @@ def compared(ours: list[str], theirs: list[str], references: list[str] = REFEREN
     return [(two.p, describe_difference(one, two, len(references))) for one, two in zip(first, second, strict=True)]
 
 
-def test_each_score_says_which_system_is_better_or_that_chance_may_have_decided():
+def test_comparison_names_the_better_system_or_chance_for_each_score():
     good, bad, few = damaged(REFERENCES, 0.1), damaged(REFERENCES, 0.4), REFERENCES[:5]
     assert all(p and p < 0.01 and " better, significant (p = 0.0" in said for p, said in compared(good, bad))
     assert all(" worse, significant (p = 0.0" in said for _, said in compared(bad, good))
@@ -132,7 +132,7 @@ def test_systems_with_another_number_of_sentences_are_refused(systems: list[list
         (["a b"], ["a b", "c"], "each translation needs a reference: 1 translation, 2 references"),
     ],
 )
-def test_what_is_no_list_of_strings_is_not_scored(translations: Any, references: Any, words: str):
+def test_evaluate_refuses_what_is_no_list_of_strings(translations: Any, references: Any, words: str):
     with pytest.raises(UsageError, match=f"^{words}$"):
         evaluate(translations, references)
 
@@ -149,7 +149,7 @@ texts = st.lists(st.text(st.characters(codec="utf-8"), max_size=12), min_size=1,
 
 
 @given(texts)
-def test_each_sentence_has_the_scores_of_the_library(references: list[str]):
+def test_scores_by_sentence_are_those_of_the_library(references: list[str]):
     translations = references[::-1]
     bleu, chrf = BLEU(effective_order=True), CHRF()
     for text, reference, found in zip(
@@ -161,7 +161,7 @@ def test_each_sentence_has_the_scores_of_the_library(references: list[str]):
 
 @settings(max_examples=200)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=40))
-def test_every_sentence_is_in_one_group_with_those_of_its_length(lengths: list[int]):
+def test_scores_by_length_put_each_sentence_in_one_group(lengths: list[int]):
     sources = ["x" * length for length in lengths]
     texts = [f"text {number} of some words" for number in range(len(lengths))]
     groups = scores_by_length(sources, texts, texts)
@@ -177,7 +177,7 @@ def test_every_sentence_is_in_one_group_with_those_of_its_length(lengths: list[i
         assert max(group.sentences for group in groups) - min(group.sentences for group in groups) <= 1
 
 
-def test_a_group_has_the_scores_of_its_sentences_alone():
+def test_group_has_the_scores_of_its_sentences_alone():
     sources = [str(number) * (1 + number) for number in range(8)]
     references = REFERENCES[:8]
     translations = [*damaged(references[:4], 0.0), *damaged(references[4:], 0.5)]
@@ -218,7 +218,7 @@ def test_swapped_sides_are_noticed(run, trained: Path, test_set: str, pairs: lis
         assert (code, "are the sides of the test set swapped" in err) == (0, notices)
 
 
-def test_the_table_has_a_row_for_each_sentence_in_its_order(run, trained: Path, pairs: list[Pair]):
+def test_table_has_a_row_for_each_sentence_in_its_order(run, trained: Path, pairs: list[Pair]):
     rows = [("The dog\tsees", "개\t가"), *pairs[:3]]
     sources, references = zip(*rows, strict=True)
     for name, lines in (("test.en", sources), ("test.ko", references), ("other.txt", references)):
@@ -239,7 +239,7 @@ def test_the_table_has_a_row_for_each_sentence_in_its_order(run, trained: Path, 
     assert [float(score) for score in columns[7]] == [100] * 4  # the control: the columns are not mixed up
 
 
-def test_a_model_is_compared_with_itself_and_with_the_right_answers(run, trained: Path, test_set: str):
+def test_model_is_compared_with_itself_and_with_the_right_answers(run, trained: Path, test_set: str):
     ran = run("-m", trained, test_set, "--against", trained)
     assert ran.code == 0
     assert all(row.endswith(": no difference") for row in ran.out.splitlines()[-3:])
@@ -269,7 +269,9 @@ def test_a_model_is_compared_with_itself_and_with_the_right_answers(run, trained
         ("--sentences new --output ./new", 2, "the same file"),
     ],
 )
-def test_a_wrong_request_gets_one_clear_line(run, trained: Path, test_set: str, flags: str, code: int, says: str):
+def test_plot_answers_a_wrong_request_in_one_clear_line(
+    run, trained: Path, test_set: str, flags: str, code: int, says: str
+):
     Path("short.txt").write_text("one\n", encoding="utf-8")
     Path("latin1.txt").write_bytes(b"\xe9t\xe9\n")
     before = Path(test_set).read_bytes()
@@ -280,9 +282,7 @@ def test_a_wrong_request_gets_one_clear_line(run, trained: Path, test_set: str, 
     assert Path("short.txt").read_text(encoding="utf-8") == "one\n"
 
 
-def test_a_test_set_too_large_to_draw_from_is_refused(
-    run, trained: Path, test_set: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_test_set_too_large_to_draw_from_is_refused(run, trained: Path, test_set: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(significance, "MAX_RESAMPLED", 11)
     assert run("-m", trained, test_set)[0] == 0
     code, _, err = run("-m", trained, test_set, "--details")

@@ -30,13 +30,13 @@ from dragoman.export import run
 from dragoman.export.onnx import ONNX
 from dragoman.export.run import Report
 from dragoman.export.target import Exported
-from dragoman.files import MANIFEST, fingerprint, new_folder
 from dragoman.interop.ctranslate2 import conversion
 from dragoman.interop.ctranslate2.conversion import LARGEST, LARGEST_WITHOUT_VNNI
 from dragoman.interop.tokenizer_json import check_tokenizer, complete, write_tokenizer, write_tokenizers
 from dragoman.interop.verification import Mismatch
 from dragoman.model import build
 from dragoman.model_folder import read_model, write_model
+from dragoman.storage.writing import MANIFEST, fingerprint, new_folder
 from dragoman.text.tags import DefaultTags
 
 for package, extra in (("ctranslate2", "fast"), ("onnx", "onnx"), ("onnxruntime", "onnx")):
@@ -82,7 +82,7 @@ def words_of_search(model: Path, texts: list[str], search: SearchConfig) -> list
 
 
 @pytest.mark.parametrize("to", LINES)
-def test_an_export_is_checked_and_says_how(to: str, exported, trained: Path):
+def test_export_is_checked_and_says_how(to: str, exported, trained: Path):
     folder, report = exported(to)
     agreement = report.agreement
     assert agreement.sources == 200
@@ -98,7 +98,7 @@ def test_an_export_is_checked_and_says_how(to: str, exported, trained: Path):
 
 
 @pytest.mark.parametrize("to", LINES)
-def test_the_program_in_the_readme_translates_with_the_folder_alone(
+def test_program_in_the_readme_translates_with_the_folder_alone(
     to: str, exported, trained: Path, pairs, tmp_path: Path
 ):
     folder = Path(shutil.copytree(exported(to)[0], tmp_path / "alone"))
@@ -119,7 +119,7 @@ def test_the_program_in_the_readme_translates_with_the_folder_alone(
     assert len(set(said)) > 2
 
 
-def test_the_program_for_ctranslate2_ranks_as_translate_does(trained: Path, pairs, tmp_path: Path):
+def test_program_for_ctranslate2_ranks_as_translate_does(trained: Path, pairs, tmp_path: Path):
     """Even where many lengths are likely. The control: by CTranslate2's own length penalty, others are best."""
     model, tokenizers = read_model(trained)
     with torch.no_grad():
@@ -242,7 +242,7 @@ def swapped_rows(to: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("fault", [wrong_weight, lost_bias, swapped_tag, swapped_rows])
 @pytest.mark.parametrize("to", LINES)
-def test_a_faulty_export_is_not_there(to: str, fault: Callable, tagged: Path, dragoman, tmp_path: Path, monkeypatch):
+def test_faulty_export_is_not_there(to: str, fault: Callable, tagged: Path, dragoman, tmp_path: Path, monkeypatch):
     fault(to, monkeypatch)
     ran = dragoman("export", tagged, "--to", to, tmp_path / "new" / "out")
     assert ran.code == 1
@@ -251,7 +251,7 @@ def test_a_faulty_export_is_not_there(to: str, fault: Callable, tagged: Path, dr
     assert list((tmp_path / "new").iterdir()) == []
 
 
-def test_the_models_of_these_tests_are_exported_where_nothing_is_wrong(tagged: Path, dragoman, tmp_path: Path):
+def test_models_of_these_tests_are_exported_where_nothing_is_wrong(tagged: Path, dragoman, tmp_path: Path):
     """The control."""
     for to in LINES:
         ran = dragoman("export", "-m", tagged, "--to", to, tmp_path / to)
@@ -263,7 +263,7 @@ def test_the_models_of_these_tests_are_exported_where_nothing_is_wrong(tagged: P
 
 
 @pytest.mark.parametrize(("to", "program"), [("ctranslate2", "CTranslate2"), ("onnx", "onnxruntime")])
-def test_an_export_is_verified_and_is_no_model_folder(to: str, program: str, exported, dragoman, tmp_path: Path):
+def test_export_is_verified_and_is_no_model_folder(to: str, program: str, exported, dragoman, tmp_path: Path):
     out = shutil.copytree(exported(to)[0], tmp_path / "out")
     assert dragoman("verify", out).out.startswith("ok")
     ran = dragoman("translate", "-m", out, "A dog.")
@@ -331,7 +331,7 @@ def test_int8_runs_on_processors_without_vnni_wherever_it_is_written(
         (("out",), "--to"),
     ],
 )
-def test_a_wrong_request_is_refused_before_anything_is_read(arguments: tuple[str, ...], message: str, dragoman):
+def test_wrong_request_is_refused_before_anything_is_read(arguments: tuple[str, ...], message: str, dragoman):
     Path("there").mkdir()
     ran = dragoman("export", "no-model", *arguments)
     assert ran.code == 2
@@ -339,7 +339,7 @@ def test_a_wrong_request_is_refused_before_anything_is_read(arguments: tuple[str
     assert not Path("out").exists()
 
 
-def test_a_sample_is_read(trained: Path, pairs, tmp_path: Path):
+def test_sample_is_read(trained: Path, pairs, tmp_path: Path):
     file = tmp_path / "sample.txt"
     file.write_text("\n \n", encoding="utf-8")
     with pytest.raises(DragomanError, match=r"sample\.txt: no line with text"):
@@ -364,7 +364,7 @@ def test_a_sample_is_read(trained: Path, pairs, tmp_path: Path):
         ),
     ],
 )
-def test_a_model_that_does_not_fit_is_refused_with_the_way_out(
+def test_model_that_does_not_fit_is_refused_with_the_way_out(
     config: ModelConfig, ways_out: dict[str, str], tokenizer: Tokenizer, tmp_path: Path
 ):
     folder = save_random(config, tokenizer, tmp_path / "model")
@@ -374,7 +374,7 @@ def test_a_model_that_does_not_fit_is_refused_with_the_way_out(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_model_with_a_tokenizer_for_each_side_is_exported(tokenizer: Tokenizer, tmp_path: Path):
+def test_model_with_a_tokenizer_for_each_side_is_exported(tokenizer: Tokenizer, tmp_path: Path):
     others = Tokenizer.train((target for _, target in toy_pairs()), vocabulary=330)
     model = build(tiny_transformer(share="output", output_bias=True), len(tokenizer), len(others)).eval()
     with new_folder(tmp_path / "model") as draft:
@@ -404,7 +404,7 @@ def with_default_tags(model: Path, tags: DefaultTags, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("to", LINES)
-def test_the_program_puts_the_default_tag_in_front_of_sources(to: str, tagged: Path, tmp_path: Path):
+def test_program_puts_the_default_tag_in_front_of_sources(to: str, tagged: Path, tmp_path: Path):
     folder = with_default_tags(tagged, DefaultTags("de"), tmp_path / "model")
     export_model(folder, to, tmp_path / "out")
     (tmp_path / "out" / "translate.py").write_text(program(tmp_path / "out"), encoding="utf-8")
@@ -430,7 +430,7 @@ def test_default_tags_that_the_model_does_not_have_are_an_error(
     assert not (tmp_path / "out").exists()
 
 
-def test_from_python_wrong_arguments_have_names(trained: Path, tmp_path: Path):
+def test_wrong_arguments_from_python_have_names(trained: Path, tmp_path: Path):
     with pytest.raises(UsageError, match="to must be one of ctranslate2, onnx"):
         export_model(trained, "onxx", tmp_path / "out")
     with pytest.raises(UsageError, match="out"):
@@ -457,11 +457,11 @@ NASTY = [
 @pytest.fixture(scope="module")
 def written(tagged: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tokenizer, tokenizers.Tokenizer, Path]:
     tokenizer, folder = Tokenizer.load(tagged / "tokenizer.json"), tmp_path_factory.mktemp("written")
-    write_tokenizers(Tokenizers.of(tokenizer), folder, 99)
+    write_tokenizers(Tokenizers.from_tokenizer(tokenizer), folder, 99)
     return tokenizer, tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")), folder
 
 
-def test_the_tokenizer_of_an_export_is_that_of_the_model(written, pairs):
+def test_tokenizer_of_an_export_is_that_of_the_model(written, pairs):
     tokenizer, other, folder = written
     texts = [text.encode("utf-8", "replace").decode() for text in NASTY] + [source for source, _ in pairs]
     check_tokenizer(folder / "tokenizer.json", tokenizer, texts)
@@ -472,7 +472,7 @@ def test_the_tokenizer_of_an_export_is_that_of_the_model(written, pairs):
 
 @settings(max_examples=50)
 @given(st.text())
-def test_any_text_gets_the_same_ids(written, text: str):
+def test_exported_tokenizer_gives_any_text_the_same_ids(written, text: str):
     tokenizer, other, _ = written
     text = text.encode("utf-8", "replace").decode()
     assert other.encode(text).ids == [*tokenizer.encode_sources([text])[0], EOS]
@@ -517,6 +517,6 @@ def test_transformers_js_says_the_same(
     ran = subprocess.run(["node", script, packages, folder, *texts], capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     model, (tokenizer, _) = read_model(trained)
-    engine = ONNX.open(folder, Exported(model, Tokenizers.of(tokenizer), DefaultTags()), compute_type)
+    engine = ONNX.open(folder, Exported(model, Tokenizers.from_tokenizer(tokenizer), DefaultTags()), compute_type)
     found = engine.search(tokenizer.encode_sources(texts), SearchConfig(beam=1))
     assert json.loads(ran.stdout) == [tokenizer.decode(one.tokens) for (one,) in found]

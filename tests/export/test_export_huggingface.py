@@ -64,7 +64,7 @@ def test_our_own_models_leave(name: str, tokenizer: Tokenizer, tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["base", "big"])
-def test_the_paper_s_models_leave_in_their_own_size(preset: PresetName, tokenizer: Tokenizer, tmp_path: Path):
+def test_paper_s_models_leave_in_their_own_size(preset: PresetName, tokenizer: Tokenizer, tmp_path: Path):
     """With one source, because 200 take too long."""
     config = PRESETS[preset].model
     assert isinstance(config, TransformerConfig)
@@ -113,7 +113,7 @@ def test_imported_models_leave(name: str, to: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize("to", ["ctranslate2", *(pytest.param(to, marks=pytest.mark.slow) for to in TO[1:])])
-def test_the_unknown_word_of_marian_is_never_said(to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_unknown_word_of_marian_is_never_said(to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     arrays = npz_folder(tmp_path / "their")
     arrays["decoder_ff_logit_out_b"][0, 1] = 20
     write_npz(tmp_path / "their" / "model.npz", arrays, MARIAN_SETTINGS | {"dim-vocabs": [len(arrays["Wemb"])] * 2})
@@ -180,7 +180,7 @@ SORTED, HALVES = (tiny_transformer(positions=name, output_bias=True) for name in
         (swapped_tag, SORTED, "other subwords|the same ids|another id"),
     ],
 )
-def test_a_faulty_export_is_not_there(
+def test_faulty_export_is_not_there(
     fault: Callable, config: TransformerConfig, says: str, pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     tokenizer = Tokenizer.train((text for pair in pairs for text in pair), vocabulary=400, tags=["de", "ko"])
@@ -192,7 +192,7 @@ def test_a_faulty_export_is_not_there(
     assert not (tmp_path / "out").exists()
 
 
-def test_what_neither_form_has_is_refused_with_all_reasons(tokenizer: Tokenizer, tmp_path: Path):
+def test_models_that_neither_form_has_are_refused_with_all_reasons(tokenizer: Tokenizer, tmp_path: Path):
     config = tiny_transformer(positions="rotary", attention=AttentionConfig(2, d_k=4, score="unscaled"))
     folder = save_random(config, tokenizer, tmp_path / "rotary")
     with pytest.raises(
@@ -210,7 +210,7 @@ def test_what_neither_form_has_is_refused_with_all_reasons(tokenizer: Tokenizer,
     assert not (tmp_path / "out").exists()
 
 
-def test_the_program_in_the_readme_translates_with_the_folder_alone(tokenizer: Tokenizer, pairs, tmp_path: Path):
+def test_program_in_the_readme_translates_with_the_folder_alone(tokenizer: Tokenizer, pairs, tmp_path: Path):
     folder = save_random(POST["preset base"], tokenizer, tmp_path / "model")
     export_model(folder, "huggingface", tmp_path / "out")
     code = (tmp_path / "out" / "README.md").read_text("utf-8").split("```python\n")[1].split("```")[0]

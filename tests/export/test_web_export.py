@@ -1,5 +1,6 @@
 """The exported page in a browser: it says what the model says in Python, and asks its own folder only."""
 
+import contextlib
 import functools
 import http.server
 import json
@@ -86,52 +87,31 @@ class Tab:
 
 
 @pytest.fixture
-def visit(chromium: Any) -> Iterator[Callable[..., Tab]]:
-    """Serve a folder and open the page in it. It may ask its own server only, and report no error and no message."""
-    servers, contexts, problems, requests = [], [], [], []
+def visit(open_tab: Callable[..., Any]) -> Iterator[Callable[..., Tab]]:
+    """Serve a folder and open the page in it, which asks its own server only, and that for nothing but its files."""
 
-    def open_tab(
-        folder: Path, *, width: int = 1000, dark: bool = False, language: str = "en-US", expected: str = "^$"
-    ) -> Tab:
+    def open_folder(folder: Path, **look: Any) -> Tab:
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-        context = chromium.new_context(
-            viewport={"width": width, "height": 800},
-            color_scheme="dark" if dark else "light",
-            locale=language,
-            reduced_motion="reduce",
-        )
-        context.grant_permissions(["clipboard-read", "clipboard-write"])
-        contexts.append(context)
-        tab = context.new_page()
-        tab.on("console", lambda message: re.search(expected, message.text) or problems.append(message.text))
-        tab.on("pageerror", lambda error: problems.append(str(error)))
-        tab.on("request", lambda request: requests.append((request.method, request.url)))
-        tab.goto(f"http://127.0.0.1:{server.server_port}/")
+        servers.callback(server.server_close)
+        servers.callback(server.shutdown)
+        address = f"http://127.0.0.1:{server.server_port}/"
+        tab = open_tab(rf"GET ({re.escape(address)}[\w/@.-]*|data:,)", **look)
+        tab.goto(address)
         return Tab(tab)
 
-    yield open_tab
-    for context in contexts:
-        context.close()
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-    assert problems == []
-    ports = "|".join(str(server.server_port) for server in servers)
-    own = re.compile(rf"(http://127\.0\.0\.1:({ports})/[\w/@.-]*|data:,)$")  # nothing but the name of a file
-    assert {method for method, _ in requests} == {"GET"}
-    assert [url for _, url in requests if not own.match(url)] == []
+    with contextlib.ExitStack() as servers:
+        yield open_folder
 
 
 def words_in_python(model: Path, page: Path, texts: list[str]) -> list[str]:
     """Return what the exported graphs say in Python."""
     native, (tokenizer, _) = read_model(model)
-    engine = TARGETS["web"].open(page, Exported(native, Tokenizers.of(tokenizer), DefaultTags()), "int8")
-    return [tokenizer.decode(found.tokens) for (found,) in engine.search(tokenizer.encode_sources(texts), GREEDY)]
+    engine = TARGETS["web"].open(page, Exported(native, Tokenizers.from_tokenizer(tokenizer), DefaultTags()), "int8")
+    return [tokenizer.decode(best.tokens) for (best,) in engine.search(tokenizer.encode_sources(texts), GREEDY)]
 
 
-def test_the_page_translates_as_python_does(visit, installed, page: Path, trained: Path, pairs, tmp_path: Path):
+def test_web_page_translates_as_python_does(visit, installed, page: Path, trained: Path, pairs, tmp_path: Path):
     """By keyboard alone: Tab leads to the text, to the button, to the copy."""
     folder = installed(Path(shutil.copytree(page, tmp_path / "page")))
     tab = visit(folder)
@@ -156,7 +136,9 @@ def test_the_page_translates_as_python_does(visit, installed, page: Path, traine
 
 
 @pytest.mark.slow
-def test_the_page_says_the_same_words_200_times(visit, installed, page: Path, trained: Path, pairs, tmp_path: Path):
+def test_web_page_says_the_words_of_python_200_times(
+    visit, installed, page: Path, trained: Path, pairs, tmp_path: Path
+):
     folder = installed(Path(shutil.copytree(page, tmp_path / "page")))
     texts = [source for source, _ in pairs]
     assert len(texts) == 200
@@ -170,7 +152,7 @@ def test_the_page_says_the_same_words_200_times(visit, installed, page: Path, tr
 
 
 @pytest.mark.parametrize("dark", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_it_is_narrow_dark_and_korean_where_people_are(visit, installed, page: Path, dark: bool, tmp_path: Path):
+def test_page_is_narrow_dark_and_korean_where_people_are(visit, installed, page: Path, dark: bool, tmp_path: Path):
     folder = installed(Path(shutil.copytree(page, tmp_path / "page")))
     tab = visit(folder, width=320, dark=dark, language="ko-KR")
     tab.wait_until_ready()
@@ -185,7 +167,7 @@ def test_it_is_narrow_dark_and_korean_where_people_are(visit, installed, page: P
 
 
 @pytest.mark.slow
-def test_tags_are_chosen_and_a_line_that_is_too_long_is_named(visit, installed, pairs, tmp_path: Path):
+def test_page_offers_tags_and_names_a_line_that_is_too_long(visit, installed, pairs, tmp_path: Path):
     tokenizer = Tokenizer.train((text for pair in pairs for text in pair), vocabulary=400, tags=["de", "ko"])
     config = tiny_transformer(positions="learned", max_length=20, encoder_layers=2, share="none", output_bias=True)
     # No bytes: of those that are no text, the two libraries show different ones as U+FFFD.
@@ -202,9 +184,11 @@ def test_tags_are_chosen_and_a_line_that_is_too_long_is_named(visit, installed, 
         tab.tab.locator("#tag").select_option(tag)
         (said[tag],) = tab.translate("a dog")
         native, _ = read_model(model)
-        engine = TARGETS["web"].open(folder, Exported(native, Tokenizers.of(tokenizer), DefaultTags()), "float32")
-        ((found,),) = engine.search([tokenizer.encode("a dog", tag)], GREEDY)
-        assert said[tag] == tokenizer.decode(found.tokens)
+        engine = TARGETS["web"].open(
+            folder, Exported(native, Tokenizers.from_tokenizer(tokenizer), DefaultTags()), "float32"
+        )
+        ((best,),) = engine.search([tokenizer.encode("a dog", tag)], GREEDY)
+        assert said[tag] == tokenizer.decode(best.tokens)
     assert len(set(said.values())) == 3
     tab.translate("a dog\n" + "a dog " * 20)
     assert re.fullmatch(r"Line 2 is too long: \d+ tokens, at most 20\. Divide it\.", tab.status())
@@ -212,7 +196,7 @@ def test_tags_are_chosen_and_a_line_that_is_too_long_is_named(visit, installed, 
     assert tab.status().startswith("2번째 줄이 너무 길어")
 
 
-def test_without_its_packages_or_its_model_the_page_says_what_to_do(visit, installed, page: Path, tmp_path: Path):
+def test_web_page_without_packages_or_model_says_what_to_do(visit, installed, page: Path, tmp_path: Path):
     tab = visit(page, expected="404")
     tab.tab.get_by_text("Two packages are missing. Run “npm install”").wait_for()
     folder = installed(Path(shutil.copytree(page, tmp_path / "page")))
@@ -222,14 +206,14 @@ def test_without_its_packages_or_its_model_the_page_says_what_to_do(visit, insta
     assert tab.tab.locator("#translate").is_disabled()
 
 
-def test_the_texts_of_the_page_are_there_in_both_languages():
+def test_web_page_has_its_texts_in_both_languages():
     script, document = ((PAGE / name).read_text("utf-8") for name in ("translate.js", "index.html"))
     catalogue = re.search(r"const TEXTS = \{\n(.+?)\n\};", script, re.DOTALL)[1]
     texts: dict[str, dict[str, str]] = {}
     for language, block in re.findall(r"  (\w\w): \{\n(.+?)\n  \},", catalogue, re.DOTALL):
         texts[language] = dict(re.findall(r'^    (\w+): "(.+)",$', block, re.MULTILINE))
     assert set(texts) == {"en", "ko"}
-    places = [{name: sorted(re.findall(r"\{\w+\}", text)) for name, text in own.items()} for own in texts.values()]
+    places = [{name: sorted(re.findall(r"\{\w+\}", text)) for name, text in block.items()} for block in texts.values()]
     assert places[0] == places[1]
     assert all(re.search("[가-힣]", text) for text in texts["ko"].values())
     named = {*re.findall(r'data-text="(\w+)"', document), *re.findall(r'(?:say|text|Problem)\("(\w+)"', script)}
@@ -237,7 +221,7 @@ def test_the_texts_of_the_page_are_there_in_both_languages():
     assert len(named) > 15
 
 
-def test_the_folder_pins_its_packages_and_is_checked_in_int8(page: Path):
+def test_web_folder_pins_its_packages_and_is_checked_in_int8(page: Path):
     package = json.loads((page / "package.json").read_text("utf-8"))
     assert set(package["dependencies"]) == {"@huggingface/tokenizers", "onnxruntime-web"}
     assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in package["dependencies"].values())

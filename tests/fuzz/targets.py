@@ -29,8 +29,9 @@ from subwords import trained_spm
 from test_spm import HOSTILE as HOSTILE_MODELS
 
 from dragoman.config import RecurrentConfig, RunConfig, as_dict, read_toml, to_toml, update
-from dragoman.data.corpus import Problem, read_rows
 from dragoman.data.dataset import Pairs, tokenise
+from dragoman.data.formats import read_rows
+from dragoman.data.lines import Problem
 from dragoman.data.spec import OF_PAIRS, CorpusSpec
 from dragoman.data.spm import parse_spm, read_spm
 from dragoman.data.tokenizer import Tokenizer
@@ -38,14 +39,15 @@ from dragoman.data.tokenizers import Tokenizers
 from dragoman.documents import read_document
 from dragoman.documents.document import has_letter
 from dragoman.errors import DragomanError
-from dragoman.files import MANIFEST, read_listed
 from dragoman.interop import fairseq, huggingface, marian, pickled_process
 from dragoman.interop.checker import Checker, Settings
-from dragoman.interop.sources import check_words, read_object, read_words
+from dragoman.interop.sources import check_words, read_object, read_text, read_words
 from dragoman.interop.tensors import Npz, SafeTensors
-from dragoman.interop.yml import parse_settings, parse_words, read_text
+from dragoman.interop.yml import parse_settings, parse_words
 from dragoman.model import build
 from dragoman.model_folder import read_model, verify_files
+from dragoman.storage.records import read_listed
+from dragoman.storage.writing import MANIFEST
 from dragoman.text.glossary import Glossary, check_terms
 from dragoman.training.checkpoint import TrainingProgress, load_checkpoint, save_checkpoint
 from fuzz.mutations import Mutator, mutate_header, mutate_json, mutate_packed, mutate_zip
@@ -96,7 +98,7 @@ def checkpoint() -> Path:
     """Return the folder of a checkpoint, whose files are changed one at a time."""
     tokenizer = Tokenizer.train(text for pair in CLEAN for text in pair)
     model = build(TINY, len(tokenizer))
-    tokenizers, state = Tokenizers.of(tokenizer), {"moment": torch.zeros(2)}
+    tokenizers, state = Tokenizers.from_tokenizer(tokenizer), {"moment": torch.zeros(2)}
     save_checkpoint(scratch() / "run", model, tokenizers, state, TrainingProgress(), "# card\n", 1)
     return (scratch() / "run" / "last").resolve()
 
@@ -250,7 +252,7 @@ def marian_settings(data: bytes, tensors: Any = None) -> None:
     text, checker = data.partition(b"\0")[0].decode("utf-8", "replace"), Checker(scratch())
     with contextlib.suppress(DragomanError, ValueError):  # which the importer expects of these two
         values = parse_settings(text)
-        settings = Settings(marian.SETTINGS, values, marian.DEFAULTS, checker)
+        settings = Settings(marian.SETTINGS, values, marian.TABLES["defaults"], checker)
         marian.read_architecture(settings, tensors or SimpleNamespace(shapes={}))
         marian.refuse_unknown(settings)
         checker.finish()
@@ -279,10 +281,10 @@ def foreign_config(data: bytes) -> None:
     checker = Checker(scratch())
     with contextlib.suppress(DragomanError):
         values = read_object(written(data, "config.json"))
-        for kind, defaults in huggingface.DEFAULTS.items():
-            settings = Settings("config.json", values, defaults, checker)
+        for kind, tables in huggingface.KINDS.items():
+            settings = Settings("config.json", values, tables["defaults"], checker)
             huggingface.read_architecture(settings, kind)
-            huggingface.refuse_unknown(settings)
+            huggingface.note_unknown(settings)
         checker.finish()
 
 
@@ -362,7 +364,12 @@ def glossary(data: bytes) -> None:
 
 def arrow_seed() -> bytes:
     spec = CorpusSpec((str(written(tsv(PAIRS), "a.tsv")),), tag="")
-    tokenise((spec,), Tokenizers.of(Tokenizer.load(checkpoint() / "tokenizer.json")), 100, scratch() / "seed.arrow")
+    tokenise(
+        (spec,),
+        Tokenizers.from_tokenizer(Tokenizer.load(checkpoint() / "tokenizer.json")),
+        100,
+        scratch() / "seed.arrow",
+    )
     return (scratch() / "seed.arrow").read_bytes()
 
 

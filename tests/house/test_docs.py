@@ -1,20 +1,22 @@
 """README and docs speak of things that exist."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from test_flags import FLAGS
 
-from dragoman import __version__
 from dragoman.cli import COMMANDS
 from dragoman.demo.phrasebook import templates
+from dragoman.version import __version__
 
 ROOT = Path(__file__).parents[2]
+OURS = "dragoman"  # the column of its figures
 PACKAGE = ROOT / "src" / "dragoman"
 FRONT = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", PACKAGE / "README.md"]
 PAGES = [*FRONT, *sorted((ROOT / "docs").rglob("*.md"))]
-COMMAND = re.compile(r"(?:^    |`|-m )dragoman (benchmark [a-z-]+|[a-z]+)((?:[^`\n]|\\\n)*)", re.MULTILINE)
+COMMAND = re.compile(r"(?:^    |`|-m )dragoman ([a-z]+)((?:[^`\n]|\\\n)*)", re.MULTILINE)
 LINK = re.compile(r"\]\(([^):#]*)(?:#([^)]+))?\)")
 
 
@@ -41,7 +43,7 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_pages_show_every_command():
+def test_pages_show_every_command():
     assert {name.split()[0] for _, name, _ in commands()} >= set(COMMANDS)
 
 
@@ -78,9 +80,9 @@ def test_dotted_names_on_the_pages_can_be_imported(page: str):
             assert hasattr(__import__(module, fromlist=[name]), name), (module, name)
 
 
-def test_the_folders_of_the_tree_in_the_readme_are_those_of_the_package():
-    tree = read("README.md").split("## What is where")[1].split("\n## ")[0]
-    shown = set(re.findall(r"^        (\w+)/ ", tree, re.MULTILINE))
+def test_map_of_the_code_has_every_folder_of_the_package():
+    table = read("src/dragoman/README.md").split("## Folders")[1].split("\n## ")[0]
+    shown = set(re.findall(r"^\| `(\w+)/` \|", table, re.MULTILINE))
     assert shown == {folder.name for folder in PACKAGE.iterdir() if [*folder.glob("*.py"), *folder.glob("*.toml")]}
 
 
@@ -91,31 +93,42 @@ def numbers(text: str, row: str) -> list[str]:
     return re.findall(r"(?<![\w.,])\d[\d,]+(?=[ *;]|$)", " ; ".join(re.sub(r" ± \d+ %", "", cell) for cell in cells))
 
 
-def test_the_speeds_in_the_readme_are_those_of_the_benchmarks():
-    readme, page = read("README.md"), read("docs/benchmarks.md")
-    zen_5 = page.split("### With AVX-512 on a Zen 5")[1].split("\n### ")[0]
-    later_turns = [
-        numbers(zen_5, f"base | {row}")[1]
-        for row in ("float32 | dragoman", "bfloat16 | dragoman", "float32 | Marian", "float32 | JoeyNMT")
-    ]
-    assert numbers(readme, "training, `base`, one CPU thread, tokens/s") == later_turns
-    one_thread = page.split("## Decoding speed")[1].split("Two threads")[0]
+def measured(file: str, *columns: str) -> dict[tuple[str, ...], dict[str, str]]:
+    """Return the rows of a result by the cells of some columns; cells without their spreads."""
+    result = json.loads(read(f"benchmarks/results/{file}"))
+    rows = [dict(zip(result["columns"], row, strict=True)) for row in result["rows"]]
+    return {
+        tuple(row[column] for column in columns): {name: cell.split(" ±")[0] for name, cell in row.items()}
+        for row in rows
+    }
+
+
+def test_comparison_has_the_speeds_of_the_results():
+    comparison = read("docs/comparison.md")
+    training = measured("2026-11-29-zen-5-training-1-thread.json", "model", "precision", "toolkit")
+    rows = [(OURS, "float32"), (OURS, "bfloat16"), ("Marian", "float32"), ("JoeyNMT", "float32")]
+    later_turns = [training["base", precision, toolkit]["later turns"] for toolkit, precision in rows]
+    assert numbers(comparison, "training, `base`, one CPU thread, tokens/s") == later_turns
+    decoding = measured("2026-11-28-zen-5-decoding-1-thread.json", "")
+    shown = (OURS, f"{OURS} bfloat16", f"{OURS} int8", "Marian", "JoeyNMT", "CTranslate2", "CTranslate2 int8")
     for batch, row in (
         (32, "decoding, batch 32, one CPU thread, tokens/s, beam 4 and greedy"),
         (1, "the same, one sentence at a time"),
     ):
-        beams, greedy = (numbers(one_thread, f"beam {beam}, batch {batch}") for beam in (4, 1))
-        ours, bfloat16, int8, _, float32, their_int8, marian, joey = zip(beams, greedy, strict=True)
-        expected = (ours, bfloat16, int8, marian, joey, float32, their_int8)
-        assert numbers(readme, row) == [number for pair in expected for number in pair]
+        searches = [decoding[(f"beam {beam}, batch {batch}",)] for beam in (4, 1)]
+        assert numbers(comparison, row) == [search[name] for name in shown for search in searches]
 
 
-def test_the_changelog_begins_with_this_version():
+def test_readme_is_short():
+    assert read("README.md").count("\n") <= 110
+
+
+def test_changelog_begins_with_this_version():
     first = next(line for line in read("CHANGELOG.md").split("\n") if line.startswith("## "))
     assert first.split()[1] == __version__
 
 
-def test_the_sentences_to_try_are_of_patterns_that_the_demo_knows():
+def test_sentences_to_try_are_of_patterns_that_the_demo_knows():
     """The words "A sentence." stand for one of the reader's own."""
     pages = [*map(read, names(PAGES)), *(file.read_text(encoding="utf-8") for file in PACKAGE.glob("commands/**/*.py"))]
     example = r"""(?:dragoman (?:translate|inspect) -m |Translator\.load\(")([^\s"]+)(?:"\),)? "([^"]+)\""""

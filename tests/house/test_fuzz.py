@@ -19,7 +19,7 @@ def scramble(data: bytes) -> bytes:
     return data[:first] + data[first + 1 : second] + data[second - 1 :]
 
 
-def test_every_target_reads_its_samples_and_changes_of_them():
+def test_fuzz_targets_read_their_samples_and_changes_of_them():
     for name, target in targets().items():
         assert target.seeds, name
         assert len(target.dictionary) > 3, name
@@ -31,7 +31,7 @@ def test_every_target_reads_its_samples_and_changes_of_them():
             target.read(changed)
 
 
-def test_what_a_user_would_see_as_a_traceback_comes_through(monkeypatch: pytest.MonkeyPatch):
+def test_traceback_in_a_fuzz_target_comes_through_control(monkeypatch: pytest.MonkeyPatch):
     """The control for the test above."""
 
     def defect(*_: object) -> None:

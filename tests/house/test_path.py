@@ -17,7 +17,10 @@ from conftest import write_tsv
 
 import dragoman
 from dragoman.cli import main
-from dragoman.data.corpus import Pair, read_lines
+from dragoman.commands.evaluate import translate_corpus
+from dragoman.config import SearchConfig
+from dragoman.data.corpus import Pair
+from dragoman.data.lines import read_lines
 from dragoman.evaluation.metrics import evaluate
 from dragoman.translation.translator import Translator
 
@@ -64,12 +67,32 @@ def files(trained: Path, pairs: list[Pair], tmp_path_factory: pytest.TempPathFac
     return {file for file in passed if not NO_SENTENCE & {file, file.split("/")[0]}}
 
 
-def test_a_sentence_passes_few_files_from_file_to_bleu(files: set[str]):
+def test_commands_do_not_run_below_translate(trained: Path, pairs: list[Pair], tmp_path: Path):
+    test = write_tsv(tmp_path / "test.tsv", pairs[:4])
+
+    def below(function: Callable) -> set[str]:
+        words = ["evaluate", "-m", str(trained), test, "--beam", "3"]
+        return files_between(function, function, Translator.load.__func__, lambda: main(words))
+
+    assert not {file for file in below(Translator.translate) if file.startswith("commands")}
+    assert "commands/evaluate.py" in below(translate_corpus)  # the control
+
+
+def test_translate_builds_settings_only_where_they_change(trained: Path, monkeypatch: pytest.MonkeyPatch):
+    translator, built = Translator.load(trained), list[SearchConfig]()
+    monkeypatch.setattr(SearchConfig, "__post_init__", lambda config: built.append(config))
+    for settings, changes in (({}, 0), ({"beam": 2}, 1)):
+        built.clear()
+        retried = translator.translate(["A dog.", "The cat sees 3 dogs."] * 4, **settings)
+        assert len(built) == changes + any(translation.retried for translation in retried)
+
+
+def test_sentence_passes_few_files_from_file_to_bleu(files: set[str]):
     assert {"commands/evaluate.py", "data/corpus.py", "model/transformer.py", "evaluation/metrics.py"} <= files
     assert len(files) <= BUDGET, "\n".join(sorted(files))
 
 
-def test_the_map_of_the_code_names_these_files(files: set[str]):
+def test_map_of_the_code_names_these_files(files: set[str]):
     readme = (PACKAGE / "README.md").read_text(encoding="utf-8")
     section = readme.split("## The path of a sentence")[1].split("\n## ")[0]
     assert set(re.findall(r"`([\w/]+\.py)`", section)) == files

@@ -17,34 +17,37 @@ from conftest import TINY, TINY_RECURRENT, toy_pairs, write_tsv
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from dragoman.config import AblationConfig, FeedForwardConfig, ModelConfig, SearchConfig
+from dragoman.config import FeedForwardConfig, ModelConfig, SearchConfig
 from dragoman.data.tokenizer import PAD
 from dragoman.decoding.search import BLOCK, PLAIN_ROWS, argmax, topk
 from dragoman.decoding.torch_engine import TorchEngine
-from dragoman.device import device_of
 from dragoman.errors import UsageError
-from dragoman.inference import products
-from dragoman.inference.products import (
+from dragoman.inference import linears
+from dragoman.inference.linears import (
     BLOCK_OUTPUTS,
     FEW_ROWS,
     FEWEST_KEYS,
-    GPU_PRODUCTS,
     INPUTS,
-    PRODUCTS,
     Int8Linear,
     Int8WeightLinear,
     PackedLinear,
+    steady_attention,
+)
+from dragoman.inference.products import (
+    GPU_PRODUCTS,
+    PRODUCTS,
     can_pack,
     pack_hidden,
     pack_linear,
     pack_weights,
     resolve_type,
-    steady_attention,
     supported_types,
 )
 from dragoman.model import Model, build
 from dragoman.model.attention import fused_attention
 from dragoman.model.transformer import FeedForward
+from dragoman.runtime.device import device_of
+from dragoman_lab.ablation import AblationConfig
 
 WORDS = 300
 KINDS = {"transformer": TINY, "recurrent": TINY_RECURRENT}
@@ -59,7 +62,7 @@ def fresh(kind: str) -> Model:
 
 @pytest.mark.parametrize("kind", KINDS)
 @torch.inference_mode()
-def test_a_packed_model_answers_as_the_model_does_which_stays_as_it_is(kind: str):
+def test_packed_model_answers_as_the_unchanged_model(kind: str):
     model = fresh(kind)
     assert can_pack(model)
     packed = pack_weights(model)
@@ -75,7 +78,7 @@ def test_a_packed_model_answers_as_the_model_does_which_stays_as_it_is(kind: str
 
 @pytest.mark.parametrize("change", ["query-key", "query-key-value"])
 @torch.inference_mode()
-def test_a_matrix_with_several_names_is_packed_once_and_under_each(change: Any):
+def test_matrix_with_several_names_is_packed_once_and_under_each(change: Any):
     model = build(AblationConfig(**vars(TINY), change=change), WORDS, pad=PAD).eval()
     packed = pack_weights(model)
     assert not any(type(module) is nn.Linear for module in packed.modules())
@@ -86,7 +89,7 @@ def test_a_matrix_with_several_names_is_packed_once_and_under_each(change: Any):
     assert torch.allclose(packed(source, target), model(source, target), atol=1e-4)
 
 
-def test_what_cannot_be_packed_is_left_as_it_is():
+def test_model_that_cannot_be_packed_is_left_as_it_is():
     model = fresh("transformer").double()
     assert pack_weights(model) is model
     thing = object()
@@ -94,7 +97,7 @@ def test_what_cannot_be_packed_is_left_as_it_is():
 
 
 @torch.inference_mode()
-def test_a_search_finds_with_packed_matrices_what_it_finds_without():
+def test_search_finds_with_packed_matrices_what_it_finds_without():
     model = fresh("transformer")
     model.output.weight.mul_(3)  # a model with opinions
     plain = TorchEngine(model)
@@ -107,7 +110,7 @@ def test_a_search_finds_with_packed_matrices_what_it_finds_without():
         assert [found[0].score for found in one] == pytest.approx([found[0].score for found in other], abs=1e-4)
 
 
-def test_a_linear_map_of_another_kind_is_not_touched():
+def test_linear_map_of_another_kind_is_not_touched():
     class Special(nn.Linear):
         pass
 
@@ -123,7 +126,7 @@ ERRORS = {"float32": 1e-5, "bfloat16": 2e-2, "int8": 5e-2}  # the most of a logi
 @pytest.mark.parametrize("kind", [*KINDS, "relative", "rotary-across"])
 @pytest.mark.parametrize("name", supported_types())
 @torch.inference_mode()
-def test_a_model_answers_in_each_type_nearly_as_in_float32_step_by_step_or_at_once(kind: str, name: str):
+def test_types_answer_nearly_as_float32_in_steps_and_at_once(kind: str, name: str):
     torch.manual_seed(1)
     config = KINDS.get(kind) or replace(TINY, positions=kind)
     model = build(config, WORDS, pad=PAD).eval()
@@ -140,7 +143,7 @@ def test_a_model_answers_in_each_type_nearly_as_in_float32_step_by_step_or_at_on
 
 @pytest.mark.parametrize("name", supported_types())
 @torch.inference_mode()
-def test_a_row_is_multiplied_in_a_crowd_as_alone(name: str):
+def test_row_is_multiplied_in_a_crowd_as_alone(name: str):
     torch.manual_seed(1)
     linear, x = nn.Linear(96, 130), torch.randn(40, 96) * torch.logspace(-3, 3, 40)[:, None]
     product = PRODUCTS[name](linear)
@@ -161,7 +164,7 @@ def test_a_row_is_multiplied_in_a_crowd_as_alone(name: str):
     ("outputs", "bias"), [(4 * BLOCK_OUTPUTS, True), (4 * BLOCK_OUTPUTS, False), (4 * BLOCK_OUTPUTS + 2, True)]
 )
 @torch.inference_mode()
-def test_few_rows_are_multiplied_by_blocks_of_a_small_matrix_with_avx2_alone(
+def test_products_of_few_rows_are_in_blocks_with_avx2_alone(
     monkeypatch: pytest.MonkeyPatch, outputs: int, bias: bool, processor: dict[str, bool]
 ):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: processor, raising=False)
@@ -206,7 +209,7 @@ def test_products_are_plain_where_onednn_takes_longer(
 
 @pytest.mark.parametrize("name", [name for name in supported_types() if name != "int8"])
 @torch.inference_mode()
-def test_relu_in_the_pass_of_the_product_gives_the_bits_of_relu_after_it(name: str):
+def test_fused_relu_gives_the_bits_of_relu_after_the_product(name: str):
     linear, x = nn.Linear(96, 128), torch.randn(40, 96)
     for rows in (1, 2, 40):
         product, expected = PRODUCTS[name](linear)(x[:rows]), PRODUCTS[name](linear, "relu")(x[:rows])
@@ -217,7 +220,7 @@ def test_relu_in_the_pass_of_the_product_gives_the_bits_of_relu_after_it(name: s
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("name", supported_types())
 @torch.inference_mode()
-def test_a_packed_feed_forward_network_computes_what_it_did(name: str, activation: Literal["relu", "gelu"]):
+def test_packed_feed_forward_network_computes_what_it_did(name: str, activation: Literal["relu", "gelu"]):
     network = FeedForward(96, FeedForwardConfig(d_ff=130, activation=activation)).eval()
     packed, x = copy.deepcopy(network), torch.randn(40, 96)
     packed.hidden, packed.activation = pack_hidden(network, name)
@@ -270,7 +273,7 @@ def test_weights_in_int8_are_multiplied_in_bfloat16_and_added_in_float32(rows: i
     ],
 )
 @pytest.mark.parametrize("name", supported_types())
-def test_an_output_is_the_same_alone_or_in_a_crowd_in_each_type(kind: str, name: str):
+def test_output_is_the_same_alone_or_in_a_batch_in_each_type(kind: str, name: str):
     """In bfloat16 and int8, where rounding would make much of little, to the last bit."""
     torch.manual_seed(1)
     config = KINDS.get(kind) or replace(TINY, positions=kind)
@@ -291,7 +294,7 @@ def test_an_output_is_the_same_alone_or_in_a_crowd_in_each_type(kind: str, name:
 
 
 @pytest.mark.parametrize("name", supported_types())
-def test_a_model_with_few_positions_searches_in_each_type(name: str):
+def test_model_with_few_positions_searches_in_each_type(name: str):
     torch.manual_seed(1)
     model = build(replace(TINY, positions="learned", max_length=10), WORDS, pad=PAD).eval()
     engine, search = TorchEngine(model, compute_type=name), SearchConfig(beam=2, extra_length=5)
@@ -323,9 +326,9 @@ def test_attention_is_steady_whatever_padding_and_rows_there_are():
 def test_attention_over_many_rows_is_computed_in_parts(monkeypatch: pytest.MonkeyPatch):
     query, key, value = (torch.randn(5, 2, 20, 8) for _ in range(3))
     for mask in (None, torch.rand(5, 1, 1, 20) > 0.3, torch.randn(2, 20, 20), torch.randn(1, 2, 20, 20)):
-        monkeypatch.setattr(products, "SCORES", 2**22)
+        monkeypatch.setattr(linears, "SCORES", 2**22)
         whole = steady_attention(query, key, value, mask)
-        monkeypatch.setattr(products, "SCORES", 2 * 2 * 20 * 20)  # two rows
+        monkeypatch.setattr(linears, "SCORES", 2 * 2 * 20 * 20)  # two rows
         assert torch.equal(steady_attention(query, key, value, mask), whole)
         assert not torch.equal(steady_attention(query.flip(0), key, value, mask), whole)  # the control
 
@@ -340,7 +343,7 @@ def test_int8_takes_a_quarter_of_the_memory_of_its_matrices(name: str):
     assert least * linear.weight.nbytes <= size < most * linear.weight.nbytes
 
 
-def test_a_type_that_the_processor_has_no_instructions_for_is_refused(monkeypatch: pytest.MonkeyPatch):
+def test_type_that_the_processor_has_no_instructions_for_is_refused(monkeypatch: pytest.MonkeyPatch):
     assert resolve_type("auto", CPU) in supported_types()
     for capabilities, fastest, refused in (
         ({}, "float32", "bfloat16"),
@@ -387,7 +390,7 @@ def test_int8_is_for_weights_alone_where_the_processor_cannot_add_it(
 
 
 @torch.inference_mode()
-def test_the_products_of_a_gpu_are_those_of_an_ordinary_layer():
+def test_products_of_a_gpu_are_those_of_an_ordinary_layer():
     for linear in (nn.Linear(40, 30), nn.Linear(40, 30, bias=False)):
         x = torch.randn(7, 40)
         assert GPU_PRODUCTS["float32"](linear) is linear
@@ -399,7 +402,7 @@ def test_the_products_of_a_gpu_are_those_of_an_ordinary_layer():
 
 @pytest.mark.parametrize("size", [1, 5, BLOCK, 3 * BLOCK - 1, 3 * BLOCK, 8 * BLOCK + 1, 1000, 8000])
 @pytest.mark.parametrize("k", [1, 2, 8])
-def test_the_largest_are_found_block_by_block(size, k):
+def test_largest_are_found_block_by_block(size, k):
     k = min(k, size)
     x = torch.randn(3, 4, size, generator=torch.Generator().manual_seed(size + k))
     x[0, 0, : size // 2] = -torch.inf  # as processors leave them
@@ -411,7 +414,7 @@ def test_the_largest_are_found_block_by_block(size, k):
 
 
 @pytest.mark.parametrize("size", [1, 5, BLOCK, 3 * BLOCK - 1, 3 * BLOCK, 8 * BLOCK + 1, 1000, 8000])
-def test_the_first_of_the_largest_is_found_whatever_the_number_of_rows(size):
+def test_first_of_the_largest_is_found_whatever_the_number_of_rows(size):
     """Batches must not decide between equally probable words."""
     x = torch.randint(0, 9, (2 * PLAIN_ROWS + 1, size), generator=torch.Generator().manual_seed(size)).float()
     x[0, : size // 2] = x[1] = -torch.inf  # as processors leave them
@@ -442,7 +445,7 @@ print(new_pages())
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"), reason="glibc alone has it")
-def test_freed_memory_is_used_again_without_asking_the_system_unless_the_user_says_otherwise():
+def test_freed_memory_is_reused_unless_the_user_says_otherwise():
     def new_pages(**environment: str) -> list[int]:
         command = [sys.executable, "-c", TOUCH]
         said = subprocess.run(command, env=os.environ | environment, check=True, capture_output=True).stdout
@@ -470,7 +473,7 @@ from dragoman.training.signals import GracefulStop
 class Pairs:
     lengths = np.array([[2, 2]])
     def batch(self, rows):
-        return Batch.of([[5]], [[5]])
+        return Batch.from_pairs([[5]], [[5]])
 
 def validate():
     cpu = torch.device("cpu")
@@ -541,7 +544,7 @@ def test_freed_memory_is_returned_to_the_system(trained: Path, tmp_path: Path, b
     assert int(said) * resource.getpagesize() / 2**26 == pytest.approx(blocks, abs=0.25)
 
 
-def test_a_gpu_does_not_use_attention_by_cudnn(monkeypatch: pytest.MonkeyPatch):
+def test_gpu_does_not_use_attention_by_cudnn(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     before = torch.backends.cuda.cudnn_sdp_enabled()
     try:

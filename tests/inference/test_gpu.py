@@ -16,13 +16,13 @@ from dragoman.data.batches import Batch
 from dragoman.data.tokenizer import PAD
 from dragoman.decoding.engine import Constraints
 from dragoman.decoding.torch_engine import TorchEngine
-from dragoman.device import device_of
 from dragoman.model import Model, build
+from dragoman.runtime.device import device_of
 from dragoman.training.batch_size import ROOM
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner
 from dragoman.training.memory import forget_peak, share_in_use
-from dragoman.training.setup import configure_torch, settings_of_torch_kept
+from dragoman.training.precision import configure_torch, settings_of_torch_kept
 
 pytestmark = [
     pytest.mark.gpu,
@@ -77,7 +77,7 @@ def gradient(model: Model, batch: Batch, precision: str = "float32") -> list[Ten
 @pytest.mark.parametrize("name", CONFIGS)
 def test_logits_and_gradients_are_those_of_a_cpu(name: str):
     ours, gpus = both(CONFIGS[name])
-    batch = Batch.of(sentences(20), sentences(20)[::-1])
+    batch = Batch.from_pairs(sentences(20), sentences(20)[::-1])
     with torch.no_grad():
         expected = ours(batch.source, batch.target)[batch.real]
         found = gpus(*(t.cuda() for t in (batch.source, batch.target))).cpu()[batch.real]
@@ -91,7 +91,7 @@ def test_logits_and_gradients_are_those_of_a_cpu(name: str):
 @pytest.mark.parametrize("name", ["sinusoidal", "rotary-across", "small"])
 def test_gradients_in_bfloat16_are_near_those_in_float32(name: str):
     ours, gpus = both(CONFIGS[name])
-    batch = Batch.of(sentences(20), sentences(20)[::-1])
+    batch = Batch.from_pairs(sentences(20), sentences(20)[::-1])
     rounded = gradient(gpus, batch, "bfloat16")
     assert all(bool(part.isfinite().all()) for part in rounded)
     one, other = (torch.cat([part.flatten() for part in parts]) for parts in (gradient(ours, batch), rounded))
@@ -109,7 +109,7 @@ def test_gradients_in_bfloat16_are_near_those_in_float32(name: str):
     ],
     ids=["greedy", "beam", "groups", "sample"],
 )
-def test_a_search_finds_what_it_finds_on_a_cpu(name: str, search: SearchConfig):
+def test_search_finds_what_it_finds_on_a_cpu(name: str, search: SearchConfig):
     ours, gpus = both(CONFIGS[name])
     sources = sentences(40, 12)
     search = replace(search, extra_length=8)
@@ -123,14 +123,14 @@ def test_a_search_finds_what_it_finds_on_a_cpu(name: str, search: SearchConfig):
 
 
 @pytest.mark.parametrize("search", [SearchConfig(beam=1), SearchConfig(beam=4)], ids=["greedy", "beam"])
-def test_a_text_does_not_depend_on_those_beside_it(search: SearchConfig):
+def test_text_does_not_depend_on_those_beside_it(search: SearchConfig):
     engine, sources = TorchEngine(both(CONFIGS["small"])[1]), sentences(60, 20)
     together = [own[0].tokens for own in engine.search(sources, replace(search, extra_length=8))]
     alone = [engine.search([ids], replace(search, extra_length=8))[0][0].tokens for ids in sources]
     assert sum(one == other for one, other in zip(together, alone, strict=True)) >= 58
 
 
-def test_a_search_in_bfloat16_finds_nearly_the_same():
+def test_search_in_bfloat16_finds_nearly_the_same():
     model, sources = both(CONFIGS["small"])[1], sentences(60, 20)
     search = SearchConfig(beam=1, extra_length=8)
     exact, rounded = (TorchEngine(model, compute_type=kind) for kind in ("float32", "bfloat16"))
@@ -139,7 +139,7 @@ def test_a_search_in_bfloat16_finds_nearly_the_same():
     assert sum(one == other for one, other in zip(*first, strict=True)) >= 54
 
 
-def test_a_run_stopped_and_resumed_is_the_run_uninterrupted_if_deterministic(corpus: tuple[str, str], tmp_path: Path):
+def test_run_stopped_and_resumed_is_the_run_uninterrupted_if_deterministic(corpus: tuple[str, str], tmp_path: Path):
     settings = {"device": "cuda", "deterministic": True, "precision": "bfloat16", "workers": 2}
     whole = run_config(corpus, tmp_path / "whole", **settings)
     run_training(whole)
@@ -152,7 +152,7 @@ def test_a_run_stopped_and_resumed_is_the_run_uninterrupted_if_deterministic(cor
     assert state(tmp_path / "other") != state(tmp_path / "whole")  # the control
 
 
-def test_a_run_goes_on_where_there_is_no_gpu_and_its_model_translates_there(corpus: tuple[str, str], tmp_path: Path):
+def test_run_of_a_gpu_resumes_and_translates_without_one(corpus: tuple[str, str], tmp_path: Path):
     run = run_config(corpus, tmp_path / "run", device="cuda")
     run_training(with_training(run, max_steps=STEPS // 2))
     run_training(with_training(run, device="cpu"))

@@ -110,7 +110,7 @@ FAST_GREEDY = ("sinusoidal", "relative", "rotary-across", "biases")  # every sch
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
-def test_each_step_has_the_logits_of_the_model(name: str, moves: Callable[[int], list[Tensor | None]]):
+def test_incremental_step_has_the_logits_of_the_model(name: str, moves: Callable[[int], list[Tensor | None]]):
     model, source = model_of(CONFIGS[name]), sources(5)
     made, tokens = moves(5), torch.randint(3, WORDS, (15, STEPS))
     stepped = prepare(model, "float32")
@@ -122,7 +122,7 @@ def test_each_step_has_the_logits_of_the_model(name: str, moves: Callable[[int],
 
 @pytest.mark.parametrize("scheme", ["rotary-across", "relative"])
 @pytest.mark.parametrize("name", supported_types())
-def test_each_step_has_nearly_the_logits_of_the_model_in_each_type(name: str, scheme: str):
+def test_incremental_step_has_nearly_the_logits_of_the_model_in_each_type(name: str, scheme: str):
     model, source, stepped = model_of(CONFIGS[scheme]), sources(5), prepare(model_of(CONFIGS[scheme]), name)
     made, tokens = beams(5), torch.randint(3, WORDS, (15, STEPS))
     expected, limit = decode(model, source, made, tokens), {"float32": 1e-5, "bfloat16": 0.1, "int8": 0.3}[name]
@@ -163,7 +163,7 @@ def test_copying_the_tokens_that_differ_gives_the_bits_of_copying_all(wrong: boo
 
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("scheme", ["rotary-across", pytest.param("relative", marks=pytest.mark.slow), "sinusoidal"])
-def test_a_search_finds_the_translations_and_scores_that_it_finds_with_the_model(scheme: str, beam: int):
+def test_search_with_the_decoder_equals_search_with_the_model(scheme: str, beam: int):
     model = model_of(CONFIGS[scheme])
     engine, plain = TorchEngine(model), TorchEngine(model)
     plain.model = model
@@ -191,7 +191,7 @@ class Across(RotaryAcross):
 
 
 @pytest.mark.parametrize("scheme", [Mirrored, Across])
-def test_a_scheme_that_rotates_in_another_way_is_left_to_the_model(scheme: type[Positions], monkeypatch):
+def test_scheme_that_rotates_in_another_way_is_left_to_the_model(scheme: type[Positions], monkeypatch):
     monkeypatch.setitem(POSITIONS, "rotary", scheme)
     assert not can_step(model_of(CONFIGS["rotary"]))
     monkeypatch.undo()
@@ -199,20 +199,20 @@ def test_a_scheme_that_rotates_in_another_way_is_left_to_the_model(scheme: type[
 
 
 @pytest.mark.parametrize("score", ["additive", "unscaled"])
-def test_another_kernel_is_left_to_the_model(score: Any):
+def test_kernel_of_another_kind_is_left_to_the_model(score: Any):
     model = model_of(replace(BASE, attention=AttentionConfig(heads=2, score=score)))
     assert not can_step(model)
     assert not isinstance(prepare(model, "float32"), IncrementalTransformer)
     assert TorchEngine(model).search([[3, 4, 2]], SearchConfig(extra_length=3))
 
 
-def test_a_recurrent_model_and_other_dtypes_are_left_to_the_model():
+def test_recurrent_model_and_other_dtypes_are_left_to_the_model():
     assert not can_step(build(TINY_RECURRENT, WORDS, pad=PAD))
     assert not isinstance(prepare(model_of(BASE).double(), "float32"), IncrementalTransformer)
 
 
 @pytest.mark.parametrize("scheme", ["sinusoidal", "rotary-across"])
-def test_without_onednn_it_multiplies_plainly(scheme: str, monkeypatch: pytest.MonkeyPatch):
+def test_incremental_decoder_without_onednn_multiplies_plainly(scheme: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(products, "has_onednn", lambda: False)
     stepped, model = prepare(model_of(CONFIGS[scheme]), "float32"), model_of(CONFIGS[scheme])
     assert isinstance(stepped, IncrementalTransformer)
@@ -223,7 +223,7 @@ def test_without_onednn_it_multiplies_plainly(scheme: str, monkeypatch: pytest.M
         TorchEngine(model, compute_type="bfloat16")
 
 
-def test_making_it_draws_no_random_numbers_and_leaves_the_model_as_it_is():
+def test_incremental_decoder_draws_no_random_numbers_and_changes_no_model():
     model = build(TINY, WORDS, pad=PAD).eval()
     before, modules = torch.get_rng_state(), [type(module) for module in model.modules()]
     prepare(model, "float32")
@@ -231,7 +231,7 @@ def test_making_it_draws_no_random_numbers_and_leaves_the_model_as_it_is():
     assert [type(module) for module in model.modules()] == modules
 
 
-def test_one_token_at_a_time():
+def test_incremental_decoder_takes_one_token_at_a_time():
     stepped = prepare(model_of(BASE), "float32")
     with pytest.raises(ValueError, match="one token for each hypothesis, not 2"):
         stepped.step(torch.ones(3, 2, dtype=torch.long), stepped.start(sources(3)))

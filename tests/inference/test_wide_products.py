@@ -11,7 +11,6 @@ import pytest
 import torch
 from conftest import TINY
 
-from dragoman import device
 from dragoman.alignment.heads import alignment_weights, default_head
 from dragoman.commands.pairs import compute_by_pair
 from dragoman.config import TrainingConfig
@@ -19,12 +18,13 @@ from dragoman.data.batches import Batch
 from dragoman.data.spec import parse_corpora
 from dragoman.data.tokenizer import PAD
 from dragoman.decoding.forced import score
-from dragoman.device import instructions, wide_products
 from dragoman.model import build
 from dragoman.model.attention import FEW_KEYS, explicit_attention, fused_attention
 from dragoman.model.packing import MULTIPLE, is_wide, packed_rows
 from dragoman.model_folder import read_model
-from dragoman.threads import CACHES, SHAPES
+from dragoman.runtime import device
+from dragoman.runtime.device import instructions, wide_products
+from dragoman.runtime.threads import CACHES, SHAPES
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner
 from dragoman.training.memory import FEW_SHAPES, remember_few_shapes
@@ -74,7 +74,7 @@ def test_products_are_left_to_pytorch_elsewhere(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.skipif(not CAN_BE_WIDE, reason="there is no oneDNN here, or it would round")
-def test_a_packed_form_has_few_numbers_of_rows_where_products_are_planned(monkeypatch: pytest.MonkeyPatch):
+def test_packed_form_has_few_numbers_of_rows_where_products_are_planned(monkeypatch: pytest.MonkeyPatch):
     be(monkeypatch, AMD)
     assert packed_rows(65, CPU) == 65
     with wide_products():
@@ -84,7 +84,7 @@ def test_a_packed_form_has_few_numbers_of_rows_where_products_are_planned(monkey
 
 def test_wide_products_train_as_narrow_ones_do(monkeypatch: pytest.MonkeyPatch):
     found, wide = [], []
-    batch = Batch.of([[5, 6, 7, 8] * 9, [9, 5]], [[6, 7] * 8, [8]])
+    batch = Batch.from_pairs([[5, 6, 7, 8] * 9, [9, 5]], [[6, 7] * 8, [8]])
     for processor in (AMD, {}):
         be(monkeypatch, processor)
         torch.manual_seed(3)
@@ -123,12 +123,12 @@ def test_attention_is_as_exact_whichever_way_it_is_computed(monkeypatch: pytest.
 
 
 @torch.inference_mode()
-def test_the_loss_of_a_validation_is_that_of_narrow_products(monkeypatch: pytest.MonkeyPatch):
+def test_loss_of_a_validation_is_that_of_narrow_products(monkeypatch: pytest.MonkeyPatch):
     longest = 2 * LOSS_TOKENS["cpu"]
     sources, targets = [[5, 6, 7] * 9, [9, 5], [8]], [[6, 7] * 8, [8], [5] * longest]
     pairs = SimpleNamespace(
         lengths=np.array([[len(s) + 1, len(t) + 1] for s, t in zip(sources, targets, strict=True)]),
-        batch=lambda rows: Batch.of([sources[row] for row in rows], [targets[row] for row in rows]),
+        batch=lambda rows: Batch.from_pairs([sources[row] for row in rows], [targets[row] for row in rows]),
     )
     torch.manual_seed(3)
     model = build(TINY, WORDS, pad=PAD).eval()

@@ -14,15 +14,16 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from torch import nn
 
 from dragoman.cli import main
-from dragoman.config import AblationConfig, AttentionConfig, FeedForwardConfig, RecurrentConfig, TransformerConfig
+from dragoman.config import AttentionConfig, FeedForwardConfig, RecurrentConfig, TransformerConfig
 from dragoman.config.presets import PRESETS
 from dragoman.inspection.architecture import Box, Stack, stacks
 from dragoman.inspection.cost import cost
 from dragoman.inspection.figure import pyplot
 from dragoman.inspection.plots.architecture import architecture_figure
-from dragoman.lab import EXPERIMENTS
 from dragoman.model import Model, outline
 from dragoman.model.attention import explicit_attention
+from dragoman_lab import EXPERIMENTS
+from dragoman_lab.ablation import AblationConfig
 
 DOCS = Path(__file__).parents[2] / "docs"
 BASE = PRESETS["base"].model
@@ -76,7 +77,7 @@ def around_layers(stack: Stack) -> list[Box]:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_the_boxes_hold_every_parameter_once_under_the_names_of_the_modules(name: str):
+def test_boxes_have_every_parameter_once_under_the_names_of_the_modules(name: str):
     model = outline(CONFIGS[name], 500)
     assert sum(stack.parameters for stack in stacks(model)) == cost(model).parameters
     for stack in stacks(model):
@@ -97,7 +98,7 @@ SOON = {  # the others are slow; each differs from one of these in a box or in a
 @pytest.mark.parametrize(
     "name", [name if name in SOON else pytest.param(name, marks=pytest.mark.slow) for name in CONFIGS]
 )
-def test_every_box_is_in_the_picture_with_its_name_and_number_and_nothing_overlaps(name: str):
+def test_architecture_figure_has_every_box_and_nothing_overlaps(name: str):
     model = outline(CONFIGS[name], 37_000)
     axes = draw(model)
     found = [line for text in axes.texts for line in text.get_text().splitlines()]
@@ -120,7 +121,7 @@ def test_every_box_is_in_the_picture_with_its_name_and_number_and_nothing_overla
         assert all(box.x0 <= label.x0 and label.x1 <= box.x1 for box in around)
 
 
-def test_the_base_model_is_that_of_the_paper():
+def test_base_model_is_that_of_the_paper():
     found = texts(outline(BASE, 37_000))
     assert {"8 heads, d_k 64, d_v 64", "scaled dot product", "512 → 2,048 → 512, relu", "times √512"} <= set(found)
     assert found.count("6 ×") == 2
@@ -133,7 +134,7 @@ def test_the_base_model_is_that_of_the_paper():
     assert found.count("Add & norm") == 5
 
 
-def test_nothing_of_a_big_model_is_computed():
+def test_architecture_of_a_big_model_computes_nothing():
     huge = dataclasses.replace(BASE, d_model=65_536, feed_forward=FeedForwardConfig(d_ff=1_000_000))
     model = outline(huge, 1_000_000)
     found = texts(model)
@@ -148,7 +149,7 @@ def changed(**changes: Any) -> Model:
     return outline(dataclasses.replace(BASE, **changes), 500)
 
 
-def test_pre_norm_puts_norms_before_the_sublayers_and_at_the_ends():
+def test_norms_of_pre_norm_stand_before_the_sublayers_and_at_the_ends():
     post, pre = texts(changed()), texts(changed(norm_first=True))
     assert (post.count("Norm"), post.count("Add"), post.count("LayerNorm")) == (0, 0, 5)
     assert (pre.count("Norm"), pre.count("Add"), pre.count("LayerNorm")) == (7, 5, 7)
@@ -174,12 +175,12 @@ def test_positions_are_drawn_where_they_act(positions: str, title: str, does: st
         assert texts(changed(positions=positions, **{side: 0})).count(title) == 1
 
 
-def test_no_positions_are_not_drawn():
+def test_positions_that_are_not_there_are_not_drawn():
     """The control."""
     assert not [text for text in texts(changed(positions="none")) if "positions" in text or text == "+"]
 
 
-def test_the_layers_are_counted():
+def test_layers_are_counted():
     found = texts(changed(decoder_layers=1))
     assert (found.count("6 ×"), found.count("1 ×")) == (1, 1)
     assert {"encoder: layers 1 to 6", "decoder: layer 1"} <= set(found)
@@ -187,20 +188,20 @@ def test_the_layers_are_counted():
 
 
 @pytest.mark.parametrize(("share", "same"), [("all", 2), ("embeddings", 1), ("output", 1), ("none", 0)])
-def test_matrices_that_are_shared_say_so(share: str, same: int):
+def test_shared_matrices_say_so(share: str, same: int):
     found = texts(changed(share=share))
     assert len([text for text in found if text.startswith("the matrix of")]) == same
     assert found.count(f"{500 * 512:,} parameters") == 3 - same
 
 
-def test_heads_sizes_biases_and_scores_are_those_of_the_attention():
+def test_architecture_has_heads_sizes_biases_and_scores_of_the_attention():
     attention = AttentionConfig(heads=2, d_k=16, d_v=24, score="additive", bias=True)
     found = texts(changed(attention=attention, scale_embedding=False))
     assert found.count("2 heads, d_k 16, d_v 24") == found.count("additive") == found.count("with biases") == 3
     assert "times √512" not in found
 
 
-def test_a_kernel_that_was_replaced_is_named():
+def test_architecture_names_a_kernel_that_was_replaced():
     def cosine(*arguments: Any) -> Any: ...
 
     model = changed(encoder_layers=1, decoder_layers=1)
@@ -234,7 +235,7 @@ def test_recurrent_models_are_drawn_with_their_cells():
 # The command and the page.
 
 
-def test_info_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_info_draws_the_architecture(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "new" / "base.svg"
     assert main(["info", "--preset", "base", "--diagram", str(out)]) == 0
     assert capsys.readouterr().out.rstrip().endswith(f"\n{out}")
@@ -261,7 +262,7 @@ def test_info_refuses_a_diagram_in_an_unknown_format(tmp_path: Path, capsys: pyt
     assert not list(tmp_path.iterdir())
 
 
-def test_the_table_from_paper_to_code_names_every_experiment():
+def test_paper_to_code_table_names_every_experiment():
     page = (DOCS / "paper-to-code.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`dragoman lab ([a-z0-9-]+)`", page))
     assert named == set(EXPERIMENTS)

@@ -91,7 +91,7 @@ def plain_steps(model: Model, beams: int, steps: int) -> list[dict[tuple[int, ..
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 @pytest.mark.parametrize("beams", [2, 3, 5, 40])
 @pytest.mark.parametrize("name", SMALLS)
-def test_the_tree_is_what_a_plain_search_weighs_up(name: str, beams: int, seed: int):
+def test_beam_tree_is_what_a_plain_search_weighs_up(name: str, beams: int, seed: int):
     model = make(name, seed)
     config = SearchConfig(beam=beams, extra_length=1)
     tree, _ = recorded(TorchEngine(model), config)
@@ -110,7 +110,7 @@ def test_the_tree_is_what_a_plain_search_weighs_up(name: str, beams: int, seed: 
     )
 
 
-def test_there_are_hypotheses_of_every_fate():
+def test_beam_tree_has_hypotheses_of_every_fate():
     """The control for the test above."""
     trees = [recorded(TorchEngine(make("transformer", seed)), SearchConfig(beam=3))[0] for seed in range(4)]
     assert {node.fate for tree in trees for node in tree.nodes} == set(get_args(Fate))
@@ -145,7 +145,7 @@ CONSTRAINTS = [Constraints(), Constraints(prefix=(4, 3)), Constraints(forbidden=
         for place, given in enumerate(CONSTRAINTS)
     ],
 )
-def test_a_recorded_search_finds_the_same_to_the_bit(name: str, config: str, constraints: Constraints):
+def test_recorded_search_finds_the_same_to_the_bit(name: str, config: str, constraints: Constraints):
     models = [make("transformer" if name == "ensemble" else name, seed) for seed in (1, 2)]
     engine = TorchEngine(*models[: 2 if name == "ensemble" else 1])
     before, recording = dict(vars(engine)), Recording(engine, pieces(), constraints)
@@ -167,7 +167,7 @@ def test_a_recorded_search_finds_the_same_to_the_bit(name: str, config: str, con
         assert prefix_of(tree, tree.winner)[:2] == constraints.prefix
 
 
-def test_the_nodes_of_a_step_are_in_order_and_the_hypotheses_of_the_search_among_them():
+def test_beam_tree_has_nodes_in_order_with_the_hypotheses_among_them():
     tree, found = recorded(TorchEngine(make("transformer", 1)), SearchConfig(beam=4, n_best=4))
     order = [(node.step, -node.score) for node in tree.nodes]
     assert order == sorted(order)
@@ -176,7 +176,7 @@ def test_the_nodes_of_a_step_are_in_order_and_the_hypotheses_of_the_search_among
         assert normalised[*hypothesis.tokens, *[EOS] * hypothesis.finished] == hypothesis.score
 
 
-def test_the_tree_of_a_greedy_search_is_a_chain_with_the_next_best_beside_it():
+def test_beam_tree_of_a_greedy_search_is_a_chain():
     model = make("transformer", 2)
     tree, _ = recorded(TorchEngine(model), SearchConfig(beam=1))
     for step in range(1, tree.steps + 1):

@@ -7,10 +7,11 @@ import pytest
 import torch
 from conftest import TINY, TINY_RECURRENT, tiny_transformer
 
-from dragoman.config import AblationConfig, AttentionConfig, RecurrentConfig, TransformerConfig
+from dragoman.config import AttentionConfig, RecurrentConfig, TransformerConfig
 from dragoman.config.presets import BASE, BIG
 from dragoman.inspection.cost import cost
 from dragoman.model import build
+from dragoman_lab.ablation import AblationConfig
 
 ROOT = Path(__file__).parents[2]
 MODELS: dict[str, TransformerConfig | RecurrentConfig] = {
@@ -49,7 +50,7 @@ def test_operations_are_two_per_weight_that_a_token_meets():
 
 
 @pytest.mark.parametrize("change", ["query-key", "query-key-value"])
-def test_a_shared_projection_costs_as_much_as_several_of_its_size(change: str):
+def test_shared_projection_costs_as_much_as_several_of_its_size(change: str):
     plain = cost(build(TINY, 50))
     shared = cost(build(AblationConfig(**vars(TINY), change=change), 50))
     assert (shared.source_flops, shared.target_flops) == (plain.source_flops, plain.target_flops)

@@ -10,7 +10,8 @@ from test_inspection import TEXT, TRANSLATION, inspected, make
 from torch import Tensor
 
 from dragoman.inspection.heads import HeadStatistics, head_statistics
-from dragoman.inspection.inspection import KINDS, inspect
+from dragoman.inspection.inspect import inspect
+from dragoman.inspection.inspection import KINDS
 
 N, T = inspected().encoder.size(-1), inspected().decoder.size(-1)
 
@@ -21,14 +22,14 @@ def statistics_of(kind: str, *heads: Tensor) -> list[HeadStatistics]:
     return head_statistics([dataclasses.replace(inspected(), **maps)])
 
 
-def test_a_head_that_looks_at_its_own_position():
+def test_head_statistics_where_a_head_looks_at_its_own_position():
     (head,) = statistics_of("encoder", torch.eye(N))
     assert (head.distance, head.offset, head.entropy, head.normalised_entropy, head.max_weight) == (0, 0, 0, 0, 1)
     assert (head.same, head.previous, head.next) == (1, 0, 0)
     assert head.pattern == "same"
 
 
-def test_a_head_that_looks_everywhere_alike():
+def test_head_statistics_where_a_head_looks_everywhere_alike():
     (head,) = statistics_of("encoder", torch.full((N, N), 1 / N))
     assert head.distance == pytest.approx((N**2 - 1) / (3 * N), rel=1e-6)
     assert head.offset == pytest.approx(0, abs=1e-6)
@@ -43,7 +44,7 @@ def test_a_head_that_looks_everywhere_alike():
     assert head.pattern == ""
 
 
-def test_what_the_decoder_may_not_see_counts_as_absent():
+def test_tokens_that_the_decoder_may_not_see_count_as_absent():
     uniform = torch.ones(T, T).tril()
     (head,) = statistics_of("decoder", uniform / uniform.sum(-1, keepdim=True))
     assert head.entropy == pytest.approx(math.log(math.factorial(T)) / T, rel=1e-6)  # ln 1, ln 2, ... ln n
@@ -56,7 +57,7 @@ def test_what_the_decoder_may_not_see_counts_as_absent():
     assert head.previous == pytest.approx((harmonic * T - 1) / (T - 1), rel=1e-6)  # the first has none before it
 
 
-def test_distances_across_are_in_sentence_lengths_and_the_same_position_is_no_pattern():
+def test_cross_attention_distances_are_in_sentence_lengths_without_a_pattern_by_position():
     first = torch.zeros(T, N)
     first[:, 0] = 1
     (head,) = statistics_of("cross", first)
@@ -70,7 +71,7 @@ def test_distances_across_are_in_sentence_lengths_and_the_same_position_is_no_pa
     assert head.pattern == ""
 
 
-def test_the_diversity_of_heads_is_how_far_apart_they_are():
+def test_head_diversity_is_how_far_apart_heads_are():
     eye, first = torch.eye(N), torch.zeros(N, N)
     first[:, 0] = 1
 
@@ -83,7 +84,7 @@ def test_the_diversity_of_heads_is_how_far_apart_they_are():
     assert diversity(eye, eye, first) == pytest.approx([distance / 2, distance / 2, distance])
 
 
-def test_patterns_planted_in_a_model_are_found():
+def test_head_patterns_planted_in_a_model_are_found():
     """The key that each query looks at, where there is one, else the query's own."""
     targets = {"previous": lambda i: max(i - 1, 0), "next": lambda i: min(i + 1, N - 1), "same": lambda i: i}
     targets["special"] = lambda i: N - 1  # EOS
@@ -108,7 +109,7 @@ def test_patterns_planted_in_a_model_are_found():
             assert shown.columns[int(shown.weights[i].argmax())] == inspection.source.tokens[target(i)].label
 
 
-def test_statistics_of_a_sample_are_means_over_all_its_queries():
+def test_head_statistics_of_a_sample_are_means_over_all_queries():
     translator = make()
     pairs = [(TEXT, TRANSLATION), ("The dog", "개"), ("The bear likes 2 red cats.", "곰이")]
     pooled = head_statistics(inspect(translator, source, target) for source, target in pairs)

@@ -1,6 +1,5 @@
 """How a model learned: what is shown of each checkpoint is what that checkpoint does."""
 
-import base64
 import dataclasses
 import html
 import json
@@ -9,16 +8,15 @@ import re
 import shutil
 from collections.abc import Callable
 from functools import partial
-from html.parser import HTMLParser
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from conftest import TINY_RECURRENT, Ran, run_config, run_training, tiny_transformer, write_tsv
-from lab_findings import english
+from korean import english
+from markupsafe import escape
 from torch import Tensor
 
 from dragoman.alignment.heads import AlignmentHead
@@ -37,9 +35,9 @@ from dragoman.inspection.gradients import (
 )
 from dragoman.inspection.heads import head_statistics, normalised_entropies
 from dragoman.inspection.history import MAX_LENGTH, History, make_batches, read_history
-from dragoman.inspection.history_page import LEVELS, history_page
-from dragoman.inspection.inspection import inspect
-from dragoman.inspection.plots.history import SHOWN, history_figure, select_snapshots
+from dragoman.inspection.history_page import history_page
+from dragoman.inspection.inspect import inspect
+from dragoman.inspection.plots.history import history_figure
 from dragoman.model import Model, build
 from dragoman.model.attention import masked_softmax
 from dragoman.model.capture import AttentionCapture, attention_layers
@@ -69,7 +67,7 @@ def make(name: str) -> Model:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("name", MODELS)
-def test_the_gradient_is_that_of_the_training_loss(name: str, smoothing: float):
+def test_gradient_is_that_of_the_training_loss(name: str, smoothing: float):
     model = make(name)
     batches = make_batches(SAMPLE)
     before = {key: value.clone() for key, value in model.state_dict().items()}
@@ -81,19 +79,19 @@ def test_the_gradient_is_that_of_the_training_loss(name: str, smoothing: float):
     assert loss == pytest.approx(float(expected.detach()), rel=1e-5)
     parameters = [id(parameter) for layer in parameters_by_layer(model).values() for parameter in layer]
     assert sorted(parameters) == sorted(map(id, model.parameters()))  # each belongs to one layer
-    for layer, own in parameters_by_layer(model).items():
-        squares = [float(p.grad.double().square().sum()) for p in own if p.grad is not None]
+    for layer, layer_parameters in parameters_by_layer(model).items():
+        squares = [float(p.grad.double().square().sum()) for p in layer_parameters if p.grad is not None]
         assert norms[layer] == pytest.approx(math.sqrt(math.fsum(squares)), rel=1e-4, abs=1e-8)
     assert norms != pytest.approx(loss_and_gradient_norms(model, batches, 0.5)[1], rel=1e-2)  # the control
 
 
-def test_the_size_of_the_batches_does_not_matter():
+def test_gradient_does_not_depend_on_the_size_of_batches():
     model = make("transformer")
     together, alone = make_batches(SAMPLE), [batch for pair in SAMPLE for batch in make_batches([pair])]
     assert len(together) < len(alone) == 3
-    one, two = (loss_and_gradient_norms(model, batches, 0.1) for batches in (together, alone))
-    assert one[0] == pytest.approx(two[0], rel=1e-5)
-    assert one[1] == pytest.approx(two[1], rel=1e-4)
+    together_norms, alone_norms = (loss_and_gradient_norms(model, batches, 0.1) for batches in (together, alone))
+    assert together_norms[0] == pytest.approx(alone_norms[0], rel=1e-5)
+    assert together_norms[1] == pytest.approx(alone_norms[1], rel=1e-4)
 
 
 def test_layers_count_from_1_and_both_directions_are_one_layer():
@@ -114,7 +112,7 @@ def test_layers_count_from_1_and_both_directions_are_one_layer():
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_an_update_is_a_share_of_the_weights_of_its_layer(name: str):
+def test_update_is_a_share_of_the_weights_of_its_layer(name: str):
     before, after = make(name), make(name)
     assert set(relative_updates(before, after).values()) == {0.0}
     with torch.no_grad():
@@ -135,9 +133,7 @@ def test_an_update_is_a_share_of_the_weights_of_its_layer(name: str):
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(("first", "expected"), [(0.0, 1.0), (1000.0, 0.0)])
-def test_the_entropy_of_looking_everywhere_alike_is_one_and_of_looking_at_one_token_zero(
-    name: str, first: float, expected: float
-):
+def test_normalised_entropy_is_one_for_all_tokens_alike_and_zero_for_one(name: str, first: float, expected: float):
     def kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
         scores = torch.zeros(*query.shape[:-1], key.size(-2))
         scores[..., 0] = first
@@ -153,12 +149,12 @@ def test_the_entropy_of_looking_everywhere_alike_is_one_and_of_looking_at_one_to
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_entropy_is_the_mean_over_all_tokens_that_have_a_choice(name: str):
+def test_normalised_entropy_is_the_mean_over_tokens_that_have_a_choice(name: str):
     """Recomputed sentence by sentence, without padding."""
     model = make(name)
     rows: dict[tuple[str, int], list[Tensor]] = {}
     for source, target in SAMPLE:
-        batch, capture = Batch.of([source], [target]), AttentionCapture(model)
+        batch, capture = Batch.from_pairs([source], [target]), AttentionCapture(model)
         with torch.no_grad():
             capture.run(batch.source, batch.target)
         for kind, layers in capture.weights.items():
@@ -174,7 +170,7 @@ def test_the_entropy_is_the_mean_over_all_tokens_that_have_a_choice(name: str):
         assert entropies[kind][index] == pytest.approx(torch.stack(values).mean(0).tolist(), abs=1e-6)
 
 
-def test_entropies_are_those_of_the_head_statistics(trained: Path, dev: list[Pair]):
+def test_normalised_entropies_are_those_of_the_head_statistics(trained: Path, dev: list[Pair]):
     """Those go through one sentence after the other, with a translator."""
     translator = Translator.load(trained)
     encode = translator.tokenizers.source.encode
@@ -207,7 +203,7 @@ def history(trained: Path, dev: list[Pair]) -> History:
     return history_of(trained, dev, sentence=3)
 
 
-def test_each_snapshot_is_what_its_checkpoint_does(history: History, trained: Path, dev: list[Pair]):
+def test_snapshot_is_what_its_checkpoint_does(history: History, trained: Path, dev: list[Pair]):
     assert [snapshot.step for snapshot in history.snapshots] == [40, 80]
     assert history.pairs == len(dev) == 10
     for snapshot in history.snapshots:
@@ -230,7 +226,7 @@ def test_each_snapshot_is_what_its_checkpoint_does(history: History, trained: Pa
     assert min(last.updates.values()) > 0
 
 
-def test_the_sentence_is_the_one_that_was_asked_for(trained: Path, history: History, dev: list[Pair]):
+def test_history_follows_the_sentence_that_was_asked_for(trained: Path, history: History, dev: list[Pair]):
     other = history_of(trained, dev, sentence=1)
     assert other.target[:-1] == dev[0][1].split() != history.target[:-1]
     assert len(history_of(trained, dev, by_subwords=True).target) > len(other.target)
@@ -239,7 +235,7 @@ def test_the_sentence_is_the_one_that_was_asked_for(trained: Path, history: Hist
             history_of(trained, dev, sentence=number)
 
 
-def test_the_first_head_is_the_one_that_aligns_words(history: History, trained: Path):
+def test_history_shows_first_the_head_that_aligns_words(history: History, trained: Path):
     assert history.head == AlignmentHead.load(trained / "last")
     maps = history.snapshots[0].cross_attention
     for head, expected in ((AlignmentHead(1, 2), maps[0, 1]), (AlignmentHead(1), maps[0].mean(0))):
@@ -252,14 +248,14 @@ def test_the_first_head_is_the_one_that_aligns_words(history: History, trained: 
     assert dataclasses.replace(history, head=AlignmentHead(1), snapshots=[alone]).head_name == "layer 1 of 1"
 
 
-def test_long_sentences_are_refused_or_left_out_of_the_sample(trained: Path, dev: list[Pair]):
+def test_history_refuses_long_sentences_or_leaves_them_out_of_the_sample(trained: Path, dev: list[Pair]):
     with pytest.raises(UsageError, match=rf"tokens, and the limit is {MAX_LENGTH}"):
         history_of(trained, [("dog " * 100, "개"), *dev])
     assert history_of(trained, [*dev, ("dog " * 2000, "개")]).pairs == 10
 
 
 @pytest.mark.parametrize("record", [AlignmentHead(layer=99), AlignmentHead(layer=1, head=99)])
-def test_an_alignment_of_another_model_is_refused(
+def test_history_refuses_an_alignment_of_another_model(
     trained: Path, dev: list[Pair], monkeypatch: pytest.MonkeyPatch, record: AlignmentHead
 ):
     monkeypatch.setattr(AlignmentHead, "load", lambda _: record)
@@ -267,13 +263,13 @@ def test_an_alignment_of_another_model_is_refused(
         history_of(trained, dev)
 
 
-def test_a_missing_checkpoint_is_named(dev: list[Pair], tmp_path: Path):
+def test_history_names_a_missing_checkpoint(dev: list[Pair], tmp_path: Path):
     with pytest.raises(DragomanError, match="nothing: no such model folder"):
         read_history("toy", {1: tmp_path / "nothing"}, dev, [""] * 10)
 
 
 @pytest.mark.parametrize("attention", ["additive", "none"])
-def test_a_recurrent_run_has_a_history_where_it_has_attention(
+def test_history_of_a_recurrent_run_needs_attention(
     dragoman, attention: str, dev: list[Pair], corpus: tuple[str, str], tmp_path: Path
 ):
     config = run_config(corpus, tmp_path / "run", max_steps=4, validate_every=2)
@@ -293,42 +289,8 @@ def test_a_recurrent_run_has_a_history_where_it_has_attention(
 # The page.
 
 
-class Page(HTMLParser):
-    """The texts of a page's cells by table and row, the languages of its spans, its addresses, scripts and JSON."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.tables: list[list[list[str]]] = []
-        self.languages: list[str | None] = []
-        self.addresses: list[str | None] = []
-        self.scripts: list[str] = []
-        self.tags: list[str] = []
-        self.feed(text)
-        self.json = self.scripts[0]
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.addresses += [value for name, value in attributes if name in ("src", "href", "action", "srcset")]
-        self.languages += [value for name, value in attributes if (tag, name) == ("span", "lang")]
-        match tag:
-            case "script":
-                self.scripts.append("")
-            case "table":
-                self.tables.append([])
-            case "tr":
-                self.tables[-1].append([])
-            case "td" | "th":
-                self.tables[-1][-1].append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        while self.tags and self.tags.pop() != tag:
-            pass
-
-    def handle_data(self, data: str) -> None:
-        if self.tags[-1:] in (["td"], ["th"]) or (self.tags[-2:] == ["th", "span"] and self.languages[-1] == "en"):
-            self.tables[-1][-1][-1] += data
-        if self.tags and self.tags[-1] == "script":
-            self.scripts[-1] += data
+def data_of(page: str) -> dict[str, Any]:
+    return json.loads(re.search(r'id="data">(.*?)</script>', page)[1])  # type: ignore[index]
 
 
 @pytest.fixture(scope="module")
@@ -336,94 +298,42 @@ def page(history: History) -> str:
     return history_page(history)
 
 
-def test_the_page_holds_all_cross_attention(page: str, history: History):
-    data = json.loads(Page(page).json)
-    weights = np.frombuffer(base64.b64decode(data["weights"]), "<u2").reshape(data["shape"]) / LEVELS
-    expected = torch.stack([snapshot.cross_attention for snapshot in history.snapshots])
-    assert np.abs(weights - expected.double().numpy()).max() <= 0.5 / LEVELS + 1e-7
-    assert data["steps"] == [40, 80]
-    assert data["losses"] == [round(snapshot.loss, 3) for snapshot in history.snapshots]
-
-
-def test_the_tables_of_the_page_hold_the_numbers(page: str, history: History):
-    attention, gradients, updates, *heads = Page(page).tables
-    assert attention[0][1:] == history.source
-    assert [row[0] for row in attention[1:]] == history.target
-    last = history.map(history.snapshots[-1])
-    numbers = [[float(cell) for cell in row[1:]] for row in attention[1:]]
-    assert numbers == [pytest.approx(row, abs=0.0051) for row in last.tolist()]
-    for table, expected in ((gradients, history.gradients), (updates, history.updates)):
-        assert [row[0] for row in table[1:]] == list(expected)
-        for name, *cells in table[1:]:
-            assert table[0][1:] == ["40", "80"][-len(cells) :]
-            assert [float(cell) for cell in cells] == pytest.approx(expected[name], rel=6e-3)
-    for table, kind in zip(heads, ("encoder", "decoder", "cross"), strict=True):
-        expected = history.entropies(kind)  # type: ignore[arg-type]
-        assert [row[0] for row in table[1:]] == list(expected) == ["1.1", "1.2"]
-        for name, *cells in table[1:]:
-            assert [float(cell) for cell in cells] == pytest.approx(expected[name], abs=0.0051)
-
-
-def test_the_page_is_bilingual_and_asks_nothing_of_the_network(page: str):
-    parsed = Page(page)
-    assert parsed.addresses == ["data:,"]
+def test_history_page_asks_nothing_of_the_network(page: str):
+    assert re.findall(r'\b(?:src|href|action|srcset)="(.*?)"', page) == ["data:,"]
     assert "default-src &#39;none&#39;" in page
     assert "unsafe" not in page
     assert not re.search(r"url\(|@import|fetch\(|https?:|XMLHttpRequest|innerHTML|eval\(", page)
-    assert parsed.languages.count("en") == parsed.languages.count("ko") >= 20
-    assert parsed.languages[::2] == ["en"] * (len(parsed.languages) // 2)  # side by side
 
 
-def test_hostile_text_stays_text_on_the_page(history: History, page: str):
+def test_history_page_keeps_hostile_text_as_text(history: History, page: str):
     wild = "</script><script>alert(1)</script><b onclick='x'>\"&"
     changes = {"run": wild, "source": [wild, *history.source[1:]], "target": [wild, *history.target[1:]]}
-    parsed = Page(history_page(dataclasses.replace(history, **changes)))  # type: ignore[arg-type]
-    assert parsed.tables[0][0][1] == parsed.tables[0][1][0] == wild
-    assert len(parsed.scripts) == len(Page(page).scripts) == 3
+    hostile = history_page(dataclasses.replace(history, **changes))  # type: ignore[arg-type]
+    assert hostile.count(escape(wild)) == 4  # title, heading, row and column
+    assert wild not in hostile
+    tags = re.compile(r"<\W?(?:script|b)\b")
+    assert tags.findall(hostile) == tags.findall(page)
 
 
 # The figure.
 
 
-def test_the_figure_has_all_panels(history: History, tmp_path: Path):
-    save(history_figure(history), tmp_path / "history.svg")
-    texts = [html.unescape(text) for text in re.findall(r"<!-- (.*) -->", (tmp_path / "history.svg").read_text())]
-    assert {"Norm of the gradient", "encoder 1", "1.2", *history.target, *history.source} <= set(texts)
-    assert len([text for text in texts if text.startswith("Normalised entropy, ")]) == 3
-    assert [text for text in texts if text.startswith("step ")] == ["step 40", "step 80"]
-    for value in history.snapshots[0].gradients.values():
-        assert f"{value:.2g}" in texts
-
-
-def test_the_figure_in_korean_leaves_the_words_of_the_sentence_alone(history: History, tmp_path: Path):
+def test_history_figure_in_korean_leaves_the_words_of_the_sentence_alone(history: History, tmp_path: Path):
     """Even one that the figure itself has."""
-    own = dataclasses.replace(history, source=["step", *history.source[1:]])
+    other = dataclasses.replace(history, source=["step", *history.source[1:]])
     drawn = {}
     for language in ("en", "ko"):
-        save(history_figure(own, speaker(language, CATALOGUE)), tmp_path / "history.svg")  # type: ignore[arg-type]
+        save(history_figure(other, speaker(language, CATALOGUE)), tmp_path / "history.svg")  # type: ignore[arg-type]
         drawn[language] = re.findall(r"<!-- (.*) -->", (tmp_path / "history.svg").read_text(encoding="utf-8"))
     assert {"기울기의 노름", "인코더 1층", "40단계", "단계", "1.2", "step"} <= set(drawn["ko"])
-    words = {*own.source, *own.target, own.run}
-    assert english(text for text in map(html.unescape, drawn["ko"]) if text not in words and own.run not in text) == []
+    words, texts = {*other.source, *other.target}, map(html.unescape, drawn["ko"])
+    assert english(text for text in texts if text not in words and other.run not in text) == []
     assert drawn["ko"].count("step") == 2  # of the two snapshots; the axes say it in Korean
     quoted = "layer 1 of 2, head 3 of 4; model m: “output” → “step”; dragoman 1"
     assert (
         speaker("ko", CATALOGUE)(quoted) == "2층 가운데 1층, 헤드 4개 가운데 3번. 모델 m: “output” → “step”; dragoman 1"
     )
     assert len(english(map(html.unescape, drawn["en"]))) > 10  # the control
-
-
-@pytest.mark.parametrize("count", [2, SHOWN, SHOWN + 1, 57])
-def test_of_many_snapshots_a_few_are_drawn_evenly_spaced(history: History, count: int):
-    first, last = history.snapshots
-    snapshots = [first, *(dataclasses.replace(last, step=100 * step) for step in range(1, count))]
-    shown = select_snapshots(snapshots)
-    assert len(shown) == min(count, SHOWN)
-    assert (shown[0], shown[-1]) == (snapshots[0], snapshots[-1])
-    indices = [snapshots.index(snapshot) for snapshot in shown]
-    assert max(np.diff(indices)) - min(np.diff(indices)) <= 1
-    if count > SHOWN:  # and the figure of so many can be drawn
-        history_figure(dataclasses.replace(history, snapshots=snapshots))
 
 
 # The command.
@@ -434,7 +344,7 @@ def insight(dragoman) -> Callable[..., Ran]:
     return partial(dragoman, "insight")
 
 
-def test_the_command_says_in_korean_what_it_shows(insight, trained: Path, corpus: tuple[str, str]):
+def test_insight_says_in_korean_what_it_shows(insight, trained: Path, corpus: tuple[str, str]):
     ran = insight(trained, "--pairs", corpus[1], "--out", "insight.svg", "--language", "ko")
     assert (ran.code, ran.out) == (0, "insight.svg\n")
     assert ran.err.startswith(
@@ -445,7 +355,7 @@ def test_the_command_says_in_korean_what_it_shows(insight, trained: Path, corpus
 
 
 @pytest.mark.parametrize("out", ["insight.html", "new/insight.PDF"])
-def test_the_command_prints_the_name_of_its_file(insight, trained: Path, corpus: tuple[str, str], out: str):
+def test_insight_prints_the_name_of_its_file(insight, trained: Path, corpus: tuple[str, str], out: str):
     flags = ["--out", out] if out != "insight.html" else []
     ran = insight(trained, "--pairs", corpus[1], *flags)
     assert (ran.code, ran.out) == (0, f"{out}\n")
@@ -454,7 +364,7 @@ def test_the_command_prints_the_name_of_its_file(insight, trained: Path, corpus:
     assert Path(out).stat().st_size > 10_000
 
 
-def test_without_pairs_it_takes_those_the_run_validates_on(insight, trained: Path, corpus: tuple[str, str]):
+def test_insight_without_pairs_takes_those_the_run_validates_on(insight, trained: Path, corpus: tuple[str, str]):
     pages = []
     for flags in ([], ["--pairs", corpus[1]], ["--pairs", corpus[0]]):
         assert insight(trained, *flags).code == 0
@@ -468,7 +378,7 @@ def copied(trained: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("left", "problem"), [(0, "no checkpoints"), (1, "only one checkpoint")])
-def test_too_few_checkpoints_are_reported_with_what_to_do(insight, copied: Path, left: int, problem: str):
+def test_insight_says_what_to_do_with_too_few_checkpoints(insight, copied: Path, left: int, problem: str):
     for folder in sorted((copied / "checkpoints").glob("step-*"))[left:]:
         shutil.rmtree(folder)
     ran = insight(copied)
@@ -477,12 +387,12 @@ def test_too_few_checkpoints_are_reported_with_what_to_do(insight, copied: Path,
     assert not Path("insight.html").exists()
 
 
-def test_a_step_that_was_saved_twice_counts_once_and_a_damaged_one_is_named(insight, copied: Path):
+def test_history_counts_a_step_saved_twice_once_and_names_damage(insight, copied: Path):
     folder = copied / "checkpoints" / "step-00000080"
     again = shutil.copytree(folder, folder.with_name(folder.name + "-again"))
     (folder / "model.safetensors").write_bytes(b"")  # the older one is not read
     assert insight(copied).code == 0
-    assert json.loads(Page(Path("insight.html").read_text()).json)["steps"] == [40, 80]
+    assert data_of(Path("insight.html").read_text())["steps"] == [40, 80]
     shutil.rmtree(again)
     ran = insight(copied)
     assert ran.code == 1
@@ -500,7 +410,7 @@ def test_a_step_that_was_saved_twice_counts_once_and_a_damaged_one_is_named(insi
         ("{run} --pairs empty.tsv", 1, "empty.tsv: no sentence pairs in it"),
     ],
 )
-def test_a_wrong_request_gets_one_clear_line(insight, trained: Path, line: str, code: int, message: str):
+def test_insight_answers_a_wrong_request_in_one_clear_line(insight, trained: Path, line: str, code: int, message: str):
     Path("empty.tsv").touch()
     ran = insight(*line.format(run=trained).split())
     assert (ran.code, ran.out, ran.err.count("\n")) == (code, "", 1)
@@ -508,15 +418,14 @@ def test_a_wrong_request_gets_one_clear_line(insight, trained: Path, line: str, 
     assert not list(Path().glob("insight*"))
 
 
-def test_tags_of_a_corpus_are_part_of_its_sources(insight, corpus: tuple[str, str], tmp_path: Path):
+def test_insight_reads_sources_with_the_tags_of_their_corpus(insight, corpus: tuple[str, str], tmp_path: Path):
     """As the model saw them in training."""
     file = write_tsv(tmp_path / "few.tsv", [("The dog sees 2 red cats.", "개가 봐요.")] * 3)
     config = run_config(corpus, tmp_path / "tagged", max_steps=2, validate_every=1)
     run_training(dataclasses.replace(config, train=(corpus[0], "tag=news"), dev=(corpus[1], "tag=news")))
     assert insight("tagged", "--pairs", file, "tag=news").code == 0
-    assert Page(Path("insight.html").read_text()).tables[0][0][1:] == [
-        *("<tag:news>", "The", "dog", "sees", "2", "red", "cats.", "</s>")
-    ]
+    columns = re.findall(r'<th scope="col" dir="auto">(.*?)</th>', Path("insight.html").read_text())
+    assert columns == ["&lt;tag:news&gt;", "The", "dog", "sees", "2", "red", "cats.", "&lt;/s&gt;"]
 
 
 # In a browser.
@@ -556,7 +465,7 @@ def test_slider_heads_and_thumbnails_choose_the_map(open_page, page: str, histor
             assert shown_map(tab) == approximately(heads[choice - 1] if choice else heads.mean(0))
 
 
-def test_play_runs_to_the_end_or_until_a_checkpoint_is_chosen(open_page, page: str):
+def test_play_button_runs_to_the_end_or_until_a_checkpoint_is_chosen(open_page, page: str):
     tab = open_page(page)
     tab.click("#play")
     assert tab.inner_text("#readout").startswith("step 40,")
@@ -569,7 +478,7 @@ def test_play_runs_to_the_end_or_until_a_checkpoint_is_chosen(open_page, page: s
     assert tab.inner_text("#readout").startswith("step 40,")
 
 
-def test_the_page_changes_its_language_and_colours_and_fits_a_phone(open_page, page: str):
+def test_history_page_changes_language_and_colours_and_fits_a_phone(open_page, page: str):
     tab = open_page(page, width=320)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 320
     assert "how it learned" in tab.inner_text("h1")

@@ -12,18 +12,19 @@ import torch
 from conftest import TINY_RECURRENT, tiny_transformer, toy_pairs
 from torch import Tensor
 
-from dragoman import __version__
 from dragoman.alignment.heads import AlignmentHead
 from dragoman.alignment.words import Word
 from dragoman.config import AttentionConfig, RecurrentConfig, SearchConfig, TransformerConfig
 from dragoman.data.tokenizer import BOS, EOS, Tokenizer
 from dragoman.errors import UsageError
 from dragoman.inspection import aggregates
-from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, inspect, is_punctuation
+from dragoman.inspection.inspect import inspect
+from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, is_punctuation
 from dragoman.inspection.occlusion import occlusion
 from dragoman.model import build
 from dragoman.model.capture import AttentionCapture, AttentionKind
 from dragoman.translation.translator import Translator
+from dragoman.version import __version__
 
 DEEP = tiny_transformer(heads=4, encoder_layers=2, decoder_layers=3)
 MODELS: dict[str, TransformerConfig | RecurrentConfig] = {
@@ -84,7 +85,7 @@ def test_weights_are_those_of_one_pass_with_the_target_given(name: str):
 
 
 @pytest.mark.parametrize(("name", "kind"), KINDS_OF)
-def test_there_are_as_many_labels_as_rows_and_columns(name: str, kind: AttentionKind):
+def test_labels_are_as_many_as_rows_and_columns(name: str, kind: AttentionKind):
     aggregates_of = get_args(Aggregate) if name in TRANSFORMERS else ("mean", "max")
     hidden = ((), ("special",), ("special", "punctuation"))
     for aggregate, by_subwords, hide in itertools.product(aggregates_of, (False, True), hidden):
@@ -94,7 +95,7 @@ def test_there_are_as_many_labels_as_rows_and_columns(name: str, kind: Attention
             torch.testing.assert_close(shown.weights.sum(-1), torch.ones(len(shown.rows)))
 
 
-def test_the_decoder_is_labelled_by_what_it_reads_and_cross_attention_by_what_it_predicts():
+def test_decoder_labels_are_what_it_reads_and_cross_labels_what_it_predicts():
     inspection = inspected()
     words = TRANSLATION.split()
     assert inspection.map("decoder").rows == inspection.map("decoder").columns == ["<s>", *words]
@@ -104,7 +105,7 @@ def test_the_decoder_is_labelled_by_what_it_reads_and_cross_attention_by_what_it
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_map_of_words_is_the_sum_over_columns_and_the_mean_over_rows(kind: AttentionKind):
+def test_map_of_words_is_the_sum_over_columns_and_mean_over_rows(kind: AttentionKind):
     inspection = inspected()
     for layer, head in [(1, 1), (2, 4), (2, None), (None, None)]:
         weights = inspection.weights(kind, layer, head)
@@ -121,7 +122,7 @@ def test_a_map_of_words_is_the_sum_over_columns_and_the_mean_over_rows(kind: Att
     assert any(len(word.tokens) > 1 for word in inspection.target.words)  # the control: words are not subwords here
 
 
-def test_what_is_hidden_is_left_out_and_the_rest_keeps_its_proportions():
+def test_map_leaves_out_what_is_hidden_and_keeps_proportions():
     inspection = inspected()
     whole, shown = (
         inspection.map("cross", 2, 1, subwords=True, hide=hide) for hide in ((), ("special", "punctuation"))
@@ -160,7 +161,7 @@ def test_punctuation_is_told_from_words(label: str, expected: bool):
     assert is_punctuation(label) == expected
 
 
-def test_a_tag_is_a_token_a_word_and_special():
+def test_tag_is_a_token_a_word_and_special():
     inspection = inspect(make(), TEXT, TRANSLATION, tag="ko")
     assert inspection.source.tokens[0].label == inspection.source.words[0].label == "<tag:ko>"
     assert inspection.source.positions_of(["special"]) == {0, len(inspection.source.ids)}
@@ -191,7 +192,7 @@ def test_aggregates_are_what_a_loop_finds(kind: AttentionKind, layer: int | None
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
 @pytest.mark.parametrize("layer", [1, 2, None])
-def test_a_rollout_is_the_product_of_the_layers(kind: AttentionKind, layer: int | None):
+def test_rollout_is_the_product_of_the_layers(kind: AttentionKind, layer: int | None):
     maps = inspected().maps(kind).double()
     expected = torch.eye(maps.size(-1), dtype=torch.float64)
     for weights in maps[:layer]:
@@ -200,7 +201,7 @@ def test_a_rollout_is_the_product_of_the_layers(kind: AttentionKind, layer: int 
 
 
 @pytest.mark.parametrize("layers", [1, 2, 5])
-def test_a_rollout_across_is_a_product_of_matrices_over_both_sentences(layers: int):
+def test_cross_rollout_is_a_product_of_matrices_over_both_sentences(layers: int):
     """All tokens of both sentences as one row: a decoder layer is two matrices over it, the encoder one more."""
     s, t = 4, 3
     encoder, decoder = random_maps(2, 3, s, s), random_maps(layers, 3, t, t, causal=True)
@@ -218,7 +219,7 @@ def test_a_rollout_across_is_a_product_of_matrices_over_both_sentences(layers: i
     torch.testing.assert_close(rollout, source / source.sum(-1, keepdim=True))
 
 
-def test_a_rollout_across_goes_up_to_the_layer_that_is_asked_for():
+def test_cross_rollout_goes_up_to_the_layer_that_is_asked_for():
     inspection = inspected()
     expected = aggregates.cross_rollout(inspection.encoder, inspection.decoder[:2], inspection.cross[:2])
     assert torch.equal(inspection.weights("cross", 2, aggregate="rollout"), expected)
@@ -238,12 +239,12 @@ def test_a_rollout_across_goes_up_to_the_layer_that_is_asked_for():
         ("gru without attention", {"kind": "cross"}, "no cross-attention"),
     ],
 )
-def test_what_the_model_does_not_have_is_refused(name: str, asked: dict[str, Any], message: str):
+def test_map_of_what_the_model_does_not_have_is_refused(name: str, asked: dict[str, Any], message: str):
     with pytest.raises(UsageError, match=message):
         inspected(name).weights(**asked)
 
 
-def test_to_hide_everything_is_refused():
+def test_map_that_hides_everything_is_refused():
     with pytest.raises(UsageError, match="nothing is left"):
         inspect(make(), "...", TRANSLATION).map("cross", hide=["special", "punctuation"])
 
@@ -282,7 +283,7 @@ def test_greedy_search_chooses_the_most_probable_token_everywhere():
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("beam", [1, 3])
-def test_the_target_is_what_the_search_finds(name: str, beam: int):
+def test_target_is_what_the_search_finds(name: str, beam: int):
     translator = make(name, beam=beam)
     inspection = inspect(translator, TEXT, name="toy")
     hypothesis = translator.search_ids([small_tokenizer().encode(TEXT)])[0]
@@ -293,7 +294,7 @@ def test_the_target_is_what_the_search_finds(name: str, beam: int):
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "gru, additive"])
-def test_a_coverage_penalty_chooses_the_target_and_the_winner(name: str):
+def test_coverage_penalty_chooses_the_target_and_the_winner(name: str):
     translator = make(name, beam=4, coverage_penalty=5.0)
     inspection, (chosen,) = inspect(translator, TEXT), translator.search_ids([small_tokenizer().encode(TEXT)])
     assert inspection.tree is not None
@@ -302,14 +303,14 @@ def test_a_coverage_penalty_chooses_the_target_and_the_winner(name: str):
     assert inspection.target.ids == chosen.tokens
 
 
-def test_the_alignment_is_the_one_that_was_measured():
+def test_alignment_is_the_one_that_was_measured():
     measured, bare = AlignmentHead(2, 3, 0.5, 10), make()
     translator = Translator(bare.model, bare.tokenizers, alignment=measured)
     assert inspect(translator, TEXT, TRANSLATION).alignment == measured
 
 
 @pytest.mark.parametrize("translation", ["Ω 말 ¼ 마리를 봐요.", None], ids=["given", "found by the search"])
-def test_a_word_is_linked_with_the_largest_weight_of_its_row_in_the_map(translation: str | None):
+def test_word_is_linked_with_the_largest_weight_of_its_row(translation: str | None):
     text, translator = "The Ω sees ¼ horses.", make()
     found = inspect(translator, text, translation)
     spelled = translator.tokenizers.target.encode(found.target.text)
@@ -322,14 +323,14 @@ def test_a_word_is_linked_with_the_largest_weight_of_its_row_in_the_map(translat
         assert annotator.links([[(text, found.target.text)]], None, [[found.target.ids]]) == [best]
 
 
-def test_a_given_translation_is_the_target_and_has_no_tree():
+def test_given_translation_is_the_target_and_has_no_tree():
     inspection = inspected()
     assert (inspection.source.text, inspection.target.text) == (TEXT, TRANSLATION)
     assert inspection.tree is None
     assert len(inspect(make(), TEXT, "").positions) == 1
 
 
-def test_a_search_can_begin_with_a_prefix():
+def test_inspected_search_can_begin_with_a_prefix():
     inspection, prefix = inspect(make(), TEXT, prefix="말 3"), small_tokenizer().encode("말 3")
     assert inspection.target.ids[: len(prefix)] == prefix
     assert [inspection.tree.nodes[number].token_id for number in inspection.tree.path][1 : len(prefix) + 1] == prefix
@@ -345,12 +346,12 @@ def test_a_search_can_begin_with_a_prefix():
         ("The dog", {"translation": "개", "prefix": "개"}, "not both"),
     ],
 )
-def test_what_cannot_be_inspected_is_refused(text: str, options: dict[str, str], message: str):
+def test_inspect_refuses_what_cannot_be_inspected(text: str, options: dict[str, str], message: str):
     with pytest.raises(UsageError, match=message):
         inspect(make(), text, **options)
 
 
-def test_a_search_that_fills_learned_positions_is_refused():
+def test_inspect_refuses_a_search_that_fills_learned_positions():
     """Its last token would have no position to be read at."""
     tokenizer = small_tokenizer()
     model = build(dataclasses.replace(DEEP, positions="learned", max_length=16), len(tokenizer)).eval()
@@ -361,7 +362,7 @@ def test_a_search_that_fills_learned_positions_is_refused():
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_inspecting_changes_no_translation(name: str):
+def test_inspect_changes_no_translation(name: str):
     translator = make(name)
     ids = model_input(inspected(name))
     with torch.no_grad():
@@ -376,7 +377,7 @@ def test_inspecting_changes_no_translation(name: str):
 
 @pytest.mark.parametrize("by_subwords", [False, True])
 @pytest.mark.parametrize("name", ["sinusoidal", "gru without attention"])
-def test_a_drop_is_what_scoring_by_hand_finds(name: str, by_subwords: bool):
+def test_occlusion_drop_is_what_scoring_by_hand_finds(name: str, by_subwords: bool):
     inspection, model = inspected(name), make(name).model
     table = occlusion(model, inspection, subwords=by_subwords)
     source, target = ((s.tokens if by_subwords else s.words) for s in (inspection.source, inspection.target))
@@ -405,7 +406,7 @@ def test_a_drop_is_what_scoring_by_hand_finds(name: str, by_subwords: bool):
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "lstm, dot"])
-def test_the_layout_is_that_of_hugging_face(name: str):
+def test_attentions_have_the_layout_of_hugging_face(name: str):
     inspection = inspected(name)
     s, t, heads = len(inspection.source.ids) + 1, len(inspection.target.ids) + 1, inspection.cross.size(1)
     shapes = [

@@ -3,22 +3,17 @@
 import io
 import json
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.axes import Axes
 from rich.console import Console
 
 from dragoman.cli import main
 from dragoman.inspection.plots.training import (
-    Against,
     axis_unit,
-    draw_curves,
     names_of,
     read_metrics,
     round_values,
@@ -47,21 +42,10 @@ def lines(run: Path) -> list[str]:
     return (run / "metrics.jsonl").read_text().splitlines(keepends=True)
 
 
-def drawn(out: Path, *runs: Path, against: Against = "steps") -> bytes:
-    """The file of a figure of `runs`."""
-    draw_curves({run.name: read_metrics(run) for run in runs}, out, against)
-    return out.read_bytes()
-
-
-def texts(svg: Path) -> list[str]:
-    """What is written in a figure; letters are drawn as shapes, each text under a comment that says it."""
-    return re.findall(r"<!-- (.*) -->", svg.read_text())
-
-
 # What is read.
 
 
-def test_points_are_what_was_recorded(tmp_path: Path):
+def test_metrics_points_are_what_was_recorded(tmp_path: Path):
     metrics = read_metrics(recorded(tmp_path / "run"))
     assert metrics.damaged == []
     assert metrics.points("step", "step", "loss") == [(step, 5.0 - step / 500) for step in range(50, 501, 50)]
@@ -69,7 +53,7 @@ def test_points_are_what_was_recorded(tmp_path: Path):
     assert metrics.points("validation", "target_tokens", "rate") == []
 
 
-def test_of_a_step_that_was_done_again_the_last_row_counts(tmp_path: Path):
+def test_metrics_of_a_repeated_step_are_its_last_row(tmp_path: Path):
     """Killed at step 500, gone on from 200: rows 250 to 500 are there twice."""
     whole = read_metrics(recorded(tmp_path / "whole", bleu=30.0))
     recorded(tmp_path / "killed", range(50, 201, 50), bleu=30.0)
@@ -83,7 +67,7 @@ def test_of_a_step_that_was_done_again_the_last_row_counts(tmp_path: Path):
     assert read_metrics(tmp_path / "killed").rows["step", 500] == {"step": 500.0, "loss": 9.0}  # the whole row
 
 
-def test_points_are_in_the_order_of_steps(tmp_path: Path):
+def test_metrics_points_are_in_the_order_of_steps(tmp_path: Path):
     """Also where the last session recorded at other steps than the one before it, which had come further."""
     recorded(tmp_path / "run", range(50, 501, 50))
     recorded(tmp_path / "run", range(220, 360, 50))
@@ -105,7 +89,9 @@ any_bytes = st.binary(max_size=40).map(lambda data: data.replace(b"\n", b""))
 
 
 @given(garbage=st.sampled_from(GARBAGE) | any_bytes, place=st.integers(0, 14))
-def test_a_damaged_line_is_left_out_and_named(tmp_path_factory: pytest.TempPathFactory, garbage: bytes, place: int):
+def test_damaged_line_of_metrics_is_left_out_and_named(
+    tmp_path_factory: pytest.TempPathFactory, garbage: bytes, place: int
+):
     run = recorded(tmp_path_factory.mktemp("runs") / "run")
     before = read_metrics(run)
     rows = [line.encode() for line in lines(run)]
@@ -116,7 +102,7 @@ def test_a_damaged_line_is_left_out_and_named(tmp_path_factory: pytest.TempPathF
     assert after.damaged == [place + 1]
 
 
-def test_a_value_that_is_no_number_is_no_point(tmp_path: Path):
+def test_metrics_value_that_is_no_number_is_no_point(tmp_path: Path):
     run = recorded(tmp_path / "run")
     with (run / "metrics.jsonl").open("a") as file:
         for step, loss in [(550, "NaN"), (600, "Infinity"), (650, '"low"'), (700, "null"), (750, "[1]"), (800, "1.5")]:
@@ -129,37 +115,6 @@ def test_a_value_that_is_no_number_is_no_point(tmp_path: Path):
 # What is drawn.
 
 
-def test_the_figure_is_that_of_the_rows(tmp_path: Path):
-    """Two files with the same rows give the same picture; with one row more, another."""
-    one, other = (recorded(tmp_path / name / "run", only_loss=True) for name in "ab")
-    first = drawn(tmp_path / "one.png", one)
-    assert drawn(tmp_path / "other.png", other) == first
-    recorded(other, range(550, 551), only_loss=True)
-    assert drawn(tmp_path / "another.png", other) != first
-
-
-def test_a_run_that_has_not_been_validated_shows_what_it_has(tmp_path: Path):
-    drawn(tmp_path / "curves.svg", recorded(tmp_path / "run", range(50, 51)))
-    found = texts(tmp_path / "curves.svg")
-    assert "Learning rate" in found
-    assert not any(text.startswith("Dev") for text in found)
-
-
-@pytest.mark.parametrize(
-    ("against", "label", "last"),
-    [("steps", "step", "500"), ("time", "minutes of training", "80"), ("tokens", "target tokens, in millions", "0.5")],
-)
-def test_runs_and_curves_are_named_and_drawn_against(tmp_path: Path, against: Against, label: str, last: str):
-    """500 steps, 5,000 seconds, 500,000 tokens."""
-    drawn(tmp_path / "curves.svg", recorded(tmp_path / "first"), recorded(tmp_path / "second $x$"), against=against)
-    found = texts(tmp_path / "curves.svg")
-    assert found.count(label) == 6 <= found.count(last)
-    assert found.count("first") == found.count("second $x$") == 1
-    for title in ("Training loss", "Dev loss", "Dev BLEU", "Dev chrF2", "Learning rate", "Target tokens per second"):
-        assert sum(text.startswith(title) for text in found) == 1
-    assert {"50", "55", "60"} & set(found)  # a perplexity: the loss is 4
-
-
 @pytest.mark.parametrize(("low", "high"), [(2.5, 4.7), (0.05, 8.0), (3.9, 4.1), (1.0, 1.01), (0.0, 1e4), (-0.2, 0.3)])
 def test_perplexities_are_round_and_within_the_axis(low: float, high: float):
     values = round_values(low, high)
@@ -170,32 +125,19 @@ def test_perplexities_are_round_and_within_the_axis(low: float, high: float):
         assert value == float(f"{value:.2g}")
 
 
-def test_curves_of_one_run_have_marks_where_it_was_validated_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    drawn_with: list[tuple[int, Any]] = []
-    plot = Axes.plot
-
-    def noted(axes: Any, x: Any, *given: Any, **look: Any) -> Any:
-        drawn_with.append((len(x), look["marker"]))
-        return plot(axes, x, *given, **look)
-
-    monkeypatch.setattr(Axes, "plot", noted)
-    drawn(tmp_path / "curves.svg", recorded(tmp_path / "run"))
-    assert [marker for _, marker in drawn_with] == ["", "o", "o", "o", "", ""]
-
-
-def test_time_is_in_minutes_or_hours():
+def test_time_axis_is_in_minutes_or_hours():
     assert axis_unit("time", 7199) == ("minutes of training", 60)
     assert axis_unit("time", 7200) == ("hours of training", 3600)
 
 
-def test_runs_are_told_apart():
+def test_curves_of_many_runs_are_told_apart():
     """In colour and, the first four, by their lines alone."""
     assert len({tuple(style(index).items()) for index in range(140)}) == 140
     assert len({style(index)["color"] for index in range(7)}) == 7
     assert len({style(index)["linestyle"] for index in range(4)}) == 4
 
 
-def test_runs_are_named_by_their_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_curves_are_named_by_their_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert names_of([Path("a/first"), Path("b/second")]) == ["first", "second"]
     assert names_of([Path("a/run"), Path("b/run")]) == ["a/run", "b/run"]
     monkeypatch.chdir(tmp_path)
@@ -226,9 +168,7 @@ def plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     ("line", "out"),
     [("first", "curves.svg"), ("first ./first second --out new/curves.png --against time", "new/curves.png")],
 )
-def test_the_command_prints_the_name_of_the_figure_and_which_lines_are_damaged(
-    plot: Callable[..., Ran], line: str, out: str
-):
+def test_plot_prints_the_name_of_the_figure_and_damaged_lines(plot: Callable[..., Ran], line: str, out: str):
     with Path("second/metrics.jsonl").open("a") as file:
         file.write('{"event": "st')
     number = len(lines(Path("second")))
@@ -237,7 +177,7 @@ def test_the_command_prints_the_name_of_the_figure_and_which_lines_are_damaged(
     assert Path(out).exists()
 
 
-def test_folders_without_metrics_are_left_out_by_name(plot: Callable[..., Ran]):
+def test_plot_leaves_out_folders_without_metrics_by_name(plot: Callable[..., Ran]):
     for name in ("young", "other"):
         Path(name).mkdir()
     Path("young/config.toml").touch()
@@ -264,15 +204,15 @@ def test_folders_without_metrics_are_left_out_by_name(plot: Callable[..., Ran]):
         ("first old --against time", 1, "old: its metrics have no curve to draw against time"),
     ],
 )
-def test_a_wrong_request_gets_one_clear_line(plot: Callable[..., Ran], line: str, code: int, words: str):
+def test_plot_answers_a_wrong_request_in_one_clear_line(plot: Callable[..., Ran], line: str, code: int, words: str):
     for name in ("young", "empty", "old", "other"):
         Path(name).mkdir()
     Path("empty/metrics.jsonl").touch()
     Path("young/config.toml").touch()
     row = {"event": "step", "step": 50, "loss": 1.0}
     Path("old/metrics.jsonl").write_text(json.dumps(row) + "\n")
-    found, out, err = plot(line)
-    assert (found, out) == (code, "")
+    exit_code, out, err = plot(line)
+    assert (exit_code, out) == (code, "")
     assert words in err
     assert err.count("\n") == 1
     assert not list(Path().glob("curves*"))

@@ -11,11 +11,8 @@ from torch import Tensor
 from dragoman.config import RecurrentConfig
 from dragoman.data.tokenizer import BOS, EOS, Tokenizer
 from dragoman.errors import UsageError
-from dragoman.inspection.figure import pyplot
-from dragoman.inspection.inspection import inspect
-from dragoman.inspection.plots.stages import stage_figure
+from dragoman.inspection.inspect import inspect
 from dragoman.inspection.stages import head_stages
-from dragoman.inspection.views import attention_lines
 from dragoman.model import build
 from dragoman.model.capture import AttentionKind, attention_layers
 from dragoman.translation.translator import Translator
@@ -48,7 +45,7 @@ def own_outputs(translator: Translator, source: list[int], target: list[int], ki
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "rotary-across", "relative", "none"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_last_stage_is_the_output_of_the_head_in_the_model(tokenizer: Tokenizer, kind: Any, positions: str):
+def test_last_stage_is_the_output_of_the_head_in_the_model(tokenizer: Tokenizer, kind: Any, positions: str):
     translator = make(tokenizer, positions=positions)
     inspection = inspect(translator, SENTENCE, TRANSLATION)
     outputs = own_outputs(translator, inspection.source.ids, inspection.target.ids, kind)
@@ -61,7 +58,7 @@ def test_the_last_stage_is_the_output_of_the_head_in_the_model(tokenizer: Tokeni
             assert stages.weights.shape == (len(stages.rows), len(stages.columns))
 
 
-def test_each_stage_follows_from_the_one_before(tokenizer: Tokenizer):
+def test_stages_follow_each_from_the_one_before(tokenizer: Tokenizer):
     translator = make(tokenizer)
     inspection = inspect(translator, SENTENCE, TRANSLATION)
     stages = head_stages(translator, inspection, "decoder")
@@ -75,7 +72,7 @@ def test_each_stage_follows_from_the_one_before(tokenizer: Tokenizer):
     assert torch.equal(stages.product, head_stages(translator, inspection, "decoder", 2, 1).product)
 
 
-def test_a_model_that_does_not_scale_has_a_divisor_of_one(tokenizer: Tokenizer):
+def test_divisor_is_one_in_a_model_that_does_not_scale(tokenizer: Tokenizer):
     attention = dataclasses.replace(tiny_transformer().attention, score="unscaled")
     translator = make(tokenizer, attention=attention)
     inspection = inspect(translator, SENTENCE, TRANSLATION)
@@ -96,22 +93,8 @@ def test_stages_begin_where_the_target_begins_after_a_tag(tokenizer: Tokenizer):
     assert not torch.allclose(stages.output, head_stages(translator, plain, "decoder").output)  # the control
 
 
-def test_every_number_of_the_stages_is_written(tokenizer: Tokenizer):
-    translator = make(tokenizer)
-    stages = head_stages(translator, inspect(translator, SENTENCE, TRANSLATION), "decoder")
-    figure = pyplot().figure()
-    stage_figure(stages, "").draw(figure)
-    tables = [stages.product, stages.scaled, stages.masked, stages.weights, stages.output]
-    for axes, table in zip(figure.axes, tables, strict=True):
-        texts = [text.get_text().replace("−", "-").replace("∞", "inf") for text in axes.texts]
-        torch.testing.assert_close(
-            torch.tensor([float(text) for text in texts]), table.flatten(), atol=0.00501, rtol=0.0
-        )
-    pyplot().close(figure)
-
-
 @pytest.mark.parametrize(("layer", "head", "says"), [(3, 1, "layer 3: the model has"), (1, 0, "head 0: the model has")])
-def test_a_head_that_is_not_there_is_refused(tokenizer: Tokenizer, layer: int, head: int, says: str):
+def test_stages_of_a_head_that_is_not_there_are_refused(tokenizer: Tokenizer, layer: int, head: int, says: str):
     translator = make(tokenizer)
     inspection = inspect(translator, SENTENCE, TRANSLATION)
     with pytest.raises(UsageError, match=says):
@@ -130,31 +113,3 @@ def test_attention_without_products_has_no_stages(tokenizer: Tokenizer):
 
 
 # Lines.
-
-
-@pytest.mark.parametrize("head", [None, 2])
-def test_each_weight_that_counts_is_a_line_from_its_query_to_its_key(tokenizer: Tokenizer, head: int | None):
-    inspection = inspect(make(tokenizer), SENTENCE, TRANSLATION)
-    shown = attention_lines(inspection, "cross", 1, head, subwords=True)
-    figure = pyplot().figure()
-    shown.draw(figure)
-    (axes,) = figure.axes
-    heads = [head] if head else [1, 2]
-    names, colours = [], {}
-    for line, text in zip(axes.get_legend().get_lines(), axes.get_legend().get_texts(), strict=True):
-        names.append(text.get_text())
-        colours[line.get_color()] = int(text.get_text().split()[-1])
-    assert names == [f"head {number}" for number in heads]
-    rows, columns = inspection.cross.shape[2:]
-    found = torch.zeros(2, rows, columns)
-    for line in axes.lines:
-        if len(line.get_xdata()) == 2:
-            start, end = (int(-y * count) for y, count in zip(line.get_ydata(), (rows, columns), strict=True))
-            found[colours[line.get_color()] - 1, start, end] = line.get_alpha()
-    wanted = inspection.cross[0] * (inspection.cross[0] >= 0.05)
-    for number in (1, 2):
-        if number in heads:
-            torch.testing.assert_close(found[number - 1], wanted[number - 1])
-        else:
-            assert not found[number - 1].any()  # the control: a head that was not asked for
-    pyplot().close(figure)

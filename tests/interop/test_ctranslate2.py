@@ -34,7 +34,6 @@ from dragoman.decoding.engine import UNCONSTRAINED, Constraints
 from dragoman.decoding.search import Hypothesis
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import new_folder
 from dragoman.interop.ctranslate2.cache import MAX_AGE, cache_folder, check, open_ctranslate2
 from dragoman.interop.ctranslate2.conversion import (
     LARGEST,
@@ -47,7 +46,8 @@ from dragoman.interop.ctranslate2.conversion import (
 )
 from dragoman.interop.ctranslate2.engine import CTranslate2Engine
 from dragoman.model import Model, build
-from dragoman.model_folder import find_model, read_model, write_model
+from dragoman.model_folder import fetch_model, read_model, write_model
+from dragoman.storage.writing import new_folder
 from dragoman.translation.engines import open_engine
 
 pytest.importorskip("ctranslate2", reason="the CTranslate2 engine needs the extra `fast`")
@@ -137,7 +137,7 @@ def farthest(model: Model, engine: CTranslate2Engine, count: int = 30) -> float:
     return max(gaps)
 
 
-def test_every_token_is_as_probable_and_both_searches_find_the_same_words(both: Both):
+def test_ctranslate2_has_our_probabilities_and_finds_our_words(both: Both):
     assert farthest(*both, 15) < 1e-4
     model, engine = both
     some = sentences(len(engine.pieces), 30)
@@ -166,7 +166,7 @@ def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few_samples")
 @pytest.mark.parametrize("control", CONTROLS)
-def test_a_wrong_copy_is_seen_and_refused(control: str, tokenizer: Tokenizer, tmp_path: Path):
+def test_wrong_copy_is_seen_and_refused(control: str, tokenizer: Tokenizer, tmp_path: Path):
     """The control for the tests above, and for the comparison that every new copy has to pass."""
     name, change = CONTROLS[control]
     model, right = pair(MODELS[name], tokenizer, tmp_path / "right")
@@ -206,7 +206,7 @@ def test_words_that_the_model_finds_equally_likely_may_differ(tokenizer: Tokeniz
 @pytest.fixture(scope="module")
 def learned(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model folder with nothing beside it. Not to be changed: copy it."""
-    return Path(shutil.copytree(find_model(trained).resolve(), tmp_path_factory.mktemp("learned") / "toy"))
+    return Path(shutil.copytree(fetch_model(trained).resolve(), tmp_path_factory.mktemp("learned") / "toy"))
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +233,7 @@ def test_without_patience_it_finds_what_native_search_finds(opened: Both, source
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_an_output_is_the_same_alone_or_in_a_crowd(opened: Both, sources: list[Ids], beam: int):
+def test_output_is_the_same_alone_or_in_a_crowd(opened: Both, sources: list[Ids], beam: int):
     """Also where the limits of others let them run on for longer."""
     (_, engine), config, sources = opened, SearchConfig(beam=beam, extra_length=2), sources[:60]
     kinds = [UNCONSTRAINED, Constraints(prefix=(260,)), Constraints(forbidden=((261,), (5, 6)))]
@@ -291,7 +291,7 @@ def test_rules_hold_and_scores_are_those_of_the_model(opened: Both, sources: lis
         assert h.score == pytest.approx(sum(likely[: len(h.tokens) + h.finished]), abs=1e-3)
 
 
-def test_nothing_is_searched_for_nothing(opened: Both):
+def test_search_of_no_sources_returns_nothing(opened: Both):
     _, engine = opened
     assert engine.search([], SearchConfig()) == []
     assert engine.search([[]], SearchConfig()) == [[Hypothesis([], 0.0)]]
@@ -306,12 +306,14 @@ def test_nothing_is_searched_for_nothing(opened: Both):
         (SearchConfig(), Constraints(terms=(((5,),),)), "terms"),
     ],
 )
-def test_what_it_cannot_do_is_refused_by_name(opened: Both, config: SearchConfig, constraint: Constraints, name: str):
+def test_settings_that_ctranslate2_lacks_are_refused_by_name(
+    opened: Both, config: SearchConfig, constraint: Constraints, name: str
+):
     with pytest.raises(UsageError, match=name):
         opened[1].search([[5], [6]], config, [UNCONSTRAINED, constraint])
 
 
-def test_a_source_longer_than_its_places_is_refused(tokenizer: Tokenizer, tmp_path: Path):
+def test_source_longer_than_its_places_is_refused(tokenizer: Tokenizer, tmp_path: Path):
     model, engine = pair(MODELS["learned"], tokenizer, tmp_path)
     assert engine.max_positions == model.config.max_positions == 40
     long = [5] * 39
@@ -355,7 +357,7 @@ def test_positions_that_are_turned_have_no_end(name: str, longest: int | None, t
         ),
     ],
 )
-def test_a_model_that_it_cannot_run_is_refused_by_name_with_what_to_do(
+def test_unsupported_model_is_refused_with_what_to_do(
     config: ModelConfig, name: str, flags: str, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     advice = f"use the native engine, or train or distill with {flags}"
@@ -388,7 +390,7 @@ def test_int8_finds_about_the_same_and_leaves_the_model_alone(tokenizer: Tokeniz
     assert len(engine.search(sources, SearchConfig())) == 50
 
 
-def test_no_sum_of_int8_overflows(tokenizer: Tokenizer, tmp_path: Path):
+def test_int8_sums_never_overflow(tokenizer: Tokenizer, tmp_path: Path):
     """Not even where all weights are as large as those of int8 can be, so that only inputs are rounded."""
     model = make(MODELS["as base"], len(tokenizer))
     with torch.no_grad():
@@ -436,7 +438,7 @@ def test_int8_is_the_fastest(learned: Path, few_samples: None):
     assert open_ctranslate2(learned, "auto").translator.compute_type == "int8_float32"
 
 
-def test_a_compute_type_that_there_is_not_is_refused(learned: Path):
+def test_compute_type_that_there_is_not_is_refused(learned: Path):
     with pytest.raises(UsageError, match=r"'int3'.*float32"):
         open_ctranslate2(learned, "int3")
 
@@ -456,7 +458,7 @@ def copies(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.parent.parent.rglob("model.bin")}
 
 
-def test_a_model_is_converted_once_for_each_compute_type(folder: Path):
+def test_model_is_converted_once_for_each_compute_type(folder: Path):
     open_ctranslate2(folder)
     first = copies(folder)
     assert [path.parent.parent for path in first] == [cache_folder()]
@@ -474,7 +476,7 @@ def test_a_model_is_converted_once_for_each_compute_type(folder: Path):
     ("name", "damage"),
     [("model.bin", "cut"), ("shared_vocabulary.json", "gone"), ("config.json", "cut"), ("manifest.json", "gone")],
 )
-def test_a_damaged_copy_is_made_anew(folder: Path, name: str, damage: str):
+def test_damaged_copy_is_made_anew(folder: Path, name: str, damage: str):
     open_ctranslate2(folder)
     (path,) = copies(folder)
     file = path.with_name(name)
@@ -489,7 +491,7 @@ def test_another_model_in_the_same_place_has_a_copy_of_its_own(folder: Path, tok
     (before,) = copies(folder)
     shutil.rmtree(folder)
     with new_folder(folder) as draft:
-        write_model(draft, model := make(MODELS["as base"], len(tokenizer)), Tokenizers.of(tokenizer), "")
+        write_model(draft, model := make(MODELS["as base"], len(tokenizer)), Tokenizers.from_tokenizer(tokenizer), "")
     engine = open_ctranslate2(folder)
     assert set(copies(folder)) > {before}
     some = sentences(len(tokenizer), 10)
@@ -510,7 +512,7 @@ def test_copies_that_nobody_used_for_long_are_deleted(folder: Path):
     assert len(copies(folder)) == 2
 
 
-def test_a_copy_that_came_with_the_model_is_not_used(folder: Path):
+def test_copy_that_came_with_the_model_is_not_used(folder: Path):
     """Whoever made the folder can make a copy that translates otherwise. The control: here it would be used."""
     open_ctranslate2(folder)
     (own,) = copies(folder)
@@ -528,13 +530,13 @@ def test_a_copy_that_came_with_the_model_is_not_used(folder: Path):
     assert_same(TorchEngine(model).search(some, GREEDY), open_ctranslate2(folder).search(some, GREEDY))
 
 
-def test_where_no_copy_can_be_written_it_says_so(folder: Path, tmp_path: Path):
+def test_copy_that_cannot_be_written_is_an_error(folder: Path, tmp_path: Path):
     (tmp_path / "user").write_text("in the way")
     with pytest.raises(DragomanError, match="could not be converted for CTranslate2: Not a directory"):
         open_ctranslate2(folder)
 
 
-def test_a_damaged_model_is_not_converted(folder: Path):
+def test_damaged_model_is_not_converted(folder: Path):
     (folder / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(DragomanError, match=r"model\.safetensors: damaged"):
         open_ctranslate2(folder)
@@ -544,7 +546,7 @@ def test_a_damaged_model_is_not_converted(folder: Path):
         open_ctranslate2(folder)
 
 
-def test_a_copy_that_translates_otherwise_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_copy_that_translates_otherwise_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch):
     """The fault: a conversion that forgets the positions."""
     monkeypatch.setattr(
         "dragoman.interop.ctranslate2.conversion.position_table", lambda *_: torch.zeros(4096, TINY.d_model)
@@ -554,19 +556,19 @@ def test_a_copy_that_translates_otherwise_is_not_kept(folder: Path, monkeypatch:
     assert not copies(folder)
 
 
-def test_several_that_open_it_at_once_make_one_copy(folder: Path):
+def test_copy_is_made_once_for_several_that_open_it_at_once(folder: Path):
     with ThreadPoolExecutor(3) as pool:
         assert len(list(pool.map(open_ctranslate2, [folder] * 3))) == 3
     assert len(copies(folder)) == 1
 
 
-def test_a_run_folder_stands_for_its_best_model(trained: Path, tmp_path: Path, sources: list[Ids]):
+def test_run_folder_stands_for_its_best_model(trained: Path, tmp_path: Path, sources: list[Ids]):
     run = Path(shutil.copytree(trained, tmp_path / "run", symlinks=True))
     engine, native = open_ctranslate2(run), TorchEngine(read_model(run)[0])
     assert_same(native.search(sources[:5], GREEDY), engine.search(sources[:5], GREEDY))
 
 
-def test_the_library_is_imported_when_it_is_used():
+def test_library_is_imported_when_it_is_used():
     loaded = "print('ctranslate2' in sys.modules)"
     code = f"import sys, dragoman.interop.ctranslate2.cache as cache; {loaded}; cache.import_ctranslate2(); {loaded}"
     answers = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

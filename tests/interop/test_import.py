@@ -6,7 +6,7 @@ from pathlib import Path
 from foreign import m2m100_folder, marian_folder, npz_folder
 
 
-def test_an_imported_model_translates_with_its_default_tags(dragoman, tmp_path: Path):
+def test_imported_model_translates_with_its_default_tags(dragoman, tmp_path: Path):
     m2m100_folder(tmp_path / "their", nllb=True)
     (tmp_path / "their" / "README.md").write_text("---\nlicense: cc-by-nc-4.0\n---\n")
     out = tmp_path / "ours"
@@ -22,7 +22,7 @@ def test_an_imported_model_translates_with_its_default_tags(dragoman, tmp_path: 
     assert dragoman("info", str(out)).code == 0
 
 
-def test_a_tag_that_a_model_has_not_got_is_refused(dragoman, tmp_path: Path):
+def test_tag_that_a_model_has_not_got_is_refused(dragoman, tmp_path: Path):
     marian_folder(tmp_path / "their", tags=[">>deu<<", ">>spa<<"])
     ran = dragoman("import", str(tmp_path / "their"), str(tmp_path / "ours"), "--tag", "kor")
     assert ran.code == 1
@@ -31,7 +31,7 @@ def test_a_tag_that_a_model_has_not_got_is_refused(dragoman, tmp_path: Path):
     assert dragoman("import", str(tmp_path / "their"), str(tmp_path / "ours"), "--tag", "spa").code == 0
 
 
-def test_a_model_of_marian_translates_and_scores(dragoman, tmp_path: Path):
+def test_model_of_marian_translates_and_scores(dragoman, tmp_path: Path):
     npz_folder(tmp_path / "their", spm=False, joint=False, tied="target")
     assert dragoman("import", str(tmp_path / "their"), str(tmp_path / "ours")).code == 0
     assert dragoman("translate", "-m", str(tmp_path / "ours"), "The dog sees 5 cats.").code == 0

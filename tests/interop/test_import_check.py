@@ -37,7 +37,7 @@ def few_sources(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "form", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in FORMS]
 )
-def test_each_form_agrees(form: str, tmp_path: Path):
+def test_forms_of_transformers_all_agree(form: str, tmp_path: Path):
     write, settings = FORMS[form]
     write(tmp_path / "their", **settings)
     (tmp_path / "their" / "generation_config.json").write_text(
@@ -50,7 +50,7 @@ def test_each_form_agrees(form: str, tmp_path: Path):
         assert f"{beams}: the same words for 4 of 4 sources" in card
 
 
-def test_a_sample_is_translated_behind_the_tag(dragoman: Any, tmp_path: Path):
+def test_sample_is_translated_behind_the_tag(dragoman: Any, tmp_path: Path):
     m2m100_folder(tmp_path / "their", nllb=True)
     (tmp_path / "sample.txt").write_text("The dog sees 5 cats.\n\nThe cat.\n")
     command = ["import", "their", "ours", "--tag", "eng_Latn", "--target-tag", "kor_Hang", "--sample", "sample.txt"]
@@ -80,7 +80,7 @@ def another_weight(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("fault", [unsorted_norm, another_weight])
-def test_a_faulty_import_is_not_there(fault: Callable, dragoman: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_faulty_import_is_not_there(fault: Callable, dragoman: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The controls; without --check, nobody sees it."""
     marian_folder(tmp_path / "their")
     fault(monkeypatch)
@@ -92,7 +92,7 @@ def test_a_faulty_import_is_not_there(fault: Callable, dragoman: Any, tmp_path: 
     assert dragoman("import", "their", "ours").code == 0
 
 
-def test_what_transformers_has_not_got_is_not_checked(tmp_path: Path):
+def test_check_refuses_what_transformers_has_not_got(tmp_path: Path):
     npz_folder(tmp_path / "their")
     with pytest.raises(DragomanError, match="transformers, which reads only its own folders"):
         import_model(tmp_path / "their", tmp_path / "ours", check=True)

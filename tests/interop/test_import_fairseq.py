@@ -48,7 +48,7 @@ CONTROLLED = ("M2M100", "norms after")
 @pytest.mark.parametrize(
     "name", [name if name == "M2M100" else pytest.param(name, marks=pytest.mark.slow) for name in MODELS]
 )
-def test_a_checkpoint_computes_and_finds_the_same(name: str, tmp_path: Path):
+def test_checkpoint_computes_and_finds_the_same(name: str, tmp_path: Path):
     theirs = fairseq_folder(tmp_path / "their", **MODELS[name])
     pair = Pair(theirs, opened(tmp_path / "their", tmp_path))
     pair.check_with_a_tag()
@@ -110,7 +110,7 @@ def reasons(folder: Path, tmp_path: Path) -> str:
     return str(refused.value)
 
 
-def test_what_we_have_not_got_is_refused_with_all_reasons(their: Path, tmp_path: Path):
+def test_settings_that_we_lack_are_refused_with_all_reasons(their: Path, tmp_path: Path):
     folder = copy_of(their, tmp_path / "their")
     for changes, _ in SETTINGS:
         change(folder, changes)
@@ -180,7 +180,7 @@ def numbers_for_names_and_words(folder: Path) -> None:
         (no_subwords, "needs one SentencePiece model .*, here are none"),
     ],
 )
-def test_a_faulty_folder_is_refused(fault: Callable, says: str, their: Path, tmp_path: Path):
+def test_faulty_folder_is_refused(fault: Callable, says: str, their: Path, tmp_path: Path):
     fault(copy_of(their, tmp_path / "their"))
     assert re.search(says, reasons(tmp_path / "their", tmp_path))
 

@@ -17,17 +17,18 @@ from random import Random
 import numpy as np
 import pytest
 import torch
+import yaml
 from foreign import SOURCE_SPM, copy_of, marian_folder, npz_folder, word_list
 from safetensors.torch import load_file
 from test_spm import HOSTILE as HOSTILE_SPM
 
 from dragoman.data.spm import MAX_SIZE
 from dragoman.errors import DragomanError
-from dragoman.files import MANIFEST
 from dragoman.interop.importing import import_model
 from dragoman.interop.pickled import pickled_process
 from dragoman.interop.tensors import Npz
 from dragoman.model_folder import read_model, verify_files
+from dragoman.storage.writing import MANIFEST
 
 MARK = "ran"  # a file that code in a source would write, in the working directory
 
@@ -109,6 +110,12 @@ def long_directory() -> bytes:
 def tensors(**entries: object) -> bytes:
     header = json.dumps(entries).encode()
     return struct.pack("<Q", len(header)) + header
+
+
+def laughs() -> bytes:
+    """Nine lists, each with nine times the one before."""
+    lists = [f"l{level}: &l{level} [{', '.join(['*l' + str(level - 1)] * 9)}]" for level in range(1, 10)]
+    return "\n".join(["l0: &l0 [ha]", *lists]).encode()
 
 
 def link(name: str, to: str) -> Callable[[Path], None]:
@@ -252,6 +259,30 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], None], str, str]] = {
         "decoder.yml",
         "not write",
     ),
+    "an anchor in a list": ("lists", write("opus.vocab.yml", b"a: &a 0\nb: *a\n"), "opus.vocab.yml", "does not write"),
+    "a billion laughs": ("npz", write("decoder.yml", laughs), "decoder.yml", "does not write"),
+    "100,000 lists in lists": ("npz", write("decoder.yml", b"vocabs: " + b"[" * 100_000), "decoder.yml", "line 1"),
+    "100,000 mappings": ("lists", write("opus.vocab.yml", b"{" * 100_000), "opus.vocab.yml", "line 1"),
+    "two documents": ("npz", write("decoder.yml", b"models: a\n---\nmodels: b\n"), "decoder.yml", "line 3"),
+    "a byte that is no character": ("npz", write("decoder.yml", b"models: a\0\n"), "decoder.yml", "not YAML"),
+    "settings of 2 MB in YAML": (
+        "npz",
+        write("decoder.yml", b"a: " + b"b" * (2 << 20)),
+        "decoder.yml",
+        "1,048,576 bytes",
+    ),
+    "an id of 5,000 digits": (
+        "lists",
+        write("opus.vocab.yml", b"a: " + b"9" * 5_000 + b"\n"),
+        "opus.vocab.yml",
+        "line 1: 'a' is no word with an id",
+    ),
+    "a million words of two lines": (
+        "lists",
+        write("opus.vocab.yml", lambda: b"a: 0\n" * 2_000_001),
+        "opus.vocab.yml",
+        "more than 2,000,000 lines",
+    ),
     "a vocabulary elsewhere": ("npz", write("decoder.yml", b"vocabs:\n  - /etc/passwd\n"), "npz", "passwd are missing"),
     "no words": ("marian", write("vocab.json", b"{}"), "vocab.json", "it has no words"),
     "an empty list": ("lists", write("opus.vocab.yml", b"\n"), "opus.vocab.yml", "it has no words"),
@@ -259,7 +290,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], None], str, str]] = {
         "lists",
         write("opus.vocab.yml", b'"</s>": 0\n"\\UFFFFFFFF": 1\n'),
         "opus.vocab.yml",
-        "is no character",
+        "not YAML",
     ),
     "a hole in a list": (
         "lists",
@@ -278,7 +309,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], None], str, str]] = {
         "lists",
         write("opus.vocab.yml", b"a: 0\na: 1\n"),
         "opus.vocab.yml",
-        "line 2: 'a: 1' is there twice",
+        "line 2: 'a' is there twice",
     ),
     "no id": ("lists", write("opus.vocab.yml", b"a: b: c\n"), "opus.vocab.yml", "line 1"),
     "a list that is no UTF-8": ("lists", write("opus.vocab.yml", b"\xff: 0\n"), "opus.vocab.yml", "not UTF-8"),
@@ -305,7 +336,7 @@ FAST_PICKLES = ("a pickle that runs",)
         for name, (_, _, file, _) in HOSTILE.items()
     ],
 )
-def test_a_hostile_source(name: str, sources: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_hostile_source(name: str, sources: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     kind, change, file, words = HOSTILE[name]
     monkeypatch.chdir(tmp_path)
     folder = copy_of(sources[kind], tmp_path / kind)
@@ -317,7 +348,7 @@ def test_a_hostile_source(name: str, sources: dict[str, Path], tmp_path: Path, m
     assert [path.name for path in tmp_path.iterdir()] == [kind]
 
 
-def test_a_pickle_that_runs_would_leave_its_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_pickle_that_runs_would_leave_its_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The control for the test above."""
     monkeypatch.chdir(tmp_path)
     pickle.loads(pickle.dumps(Runs()))
@@ -334,7 +365,7 @@ def archive(tmp_path: Path, folder: Path, inside: str = "", **more: bytes) -> Pa
 
 
 @pytest.mark.parametrize("inside", ["", "opus-2020/"])
-def test_a_zip_file_is_imported(inside: str, sources: dict[str, Path], tmp_path: Path):
+def test_zip_file_is_imported(inside: str, sources: dict[str, Path], tmp_path: Path):
     import_model(archive(tmp_path, sources["lists"], inside), tmp_path / "out")
     import_model(sources["lists"], tmp_path / "other")
     one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("out", "other"))
@@ -353,7 +384,7 @@ ARCHIVES = {
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_a_hostile_archive(name: str, sources: dict[str, Path], tmp_path: Path):
+def test_hostile_archive(name: str, sources: dict[str, Path], tmp_path: Path):
     more, words = ARCHIVES[name]
     file = archive(tmp_path, sources["npz"], **more)
     with pytest.raises(DragomanError, match=words) as refused:
@@ -362,7 +393,7 @@ def test_a_hostile_archive(name: str, sources: dict[str, Path], tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["their.zip"]
 
 
-def test_a_link_in_an_archive(tmp_path: Path):
+def test_link_in_an_archive(tmp_path: Path):
     entry = zipfile.ZipInfo("config.json")
     entry.external_attr = 0o120777 << 16
     with zipfile.ZipFile(tmp_path / "their.zip", "w") as found:
@@ -374,7 +405,7 @@ def test_a_link_in_an_archive(tmp_path: Path):
         import_model(tmp_path / "their.zip", tmp_path / "out")
 
 
-def test_an_archive_with_damaged_data(tmp_path: Path):
+def test_archive_with_damaged_data(tmp_path: Path):
     file = tmp_path / "their.zip"
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as found:
         found.writestr("config.json", "{}")
@@ -386,7 +417,7 @@ def test_an_archive_with_damaged_data(tmp_path: Path):
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_an_archive_that_could_only_be_unpacked_at_once(compression: int, sources: dict[str, Path], tmp_path: Path):
+def test_archive_that_could_only_be_unpacked_at_once(compression: int, sources: dict[str, Path], tmp_path: Path):
     with zipfile.ZipFile(tmp_path / "their.zip", "w", compression) as found:
         for file in sources["npz"].iterdir():
             found.write(file, file.name)
@@ -458,7 +489,7 @@ except DragomanError:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, found in HOSTILE.items() if found[2] != IN_A_PROCESS_OF_ITS_OWN])
-def test_a_hostile_source_costs_little(name: str, sources: dict[str, Path], tmp_path: Path):
+def test_hostile_source_costs_little(name: str, sources: dict[str, Path], tmp_path: Path):
     kind, change, _, _ = HOSTILE[name]
     folder = copy_of(sources[kind], tmp_path / kind)
     change(folder)
@@ -476,7 +507,7 @@ def check_cost(name: str, source: Path, out: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_a_hostile_archive_costs_little(name: str, sources: dict[str, Path], tmp_path: Path):
+def test_hostile_archive_costs_little(name: str, sources: dict[str, Path], tmp_path: Path):
     check_cost(name, archive(tmp_path, sources["npz"], **ARCHIVES[name][0]), tmp_path / "out")
 
 
@@ -491,7 +522,7 @@ def cost_of_reading(pickle_file: Path, out: Path) -> tuple[float, float]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, found in HOSTILE.items() if found[2] == IN_A_PROCESS_OF_ITS_OWN])
-def test_a_hostile_pickle_costs_little_more_than_the_start_of_its_process(
+def test_hostile_pickle_costs_little_more_than_the_start_of_its_process(
     name: str, sources: dict[str, Path], tmp_path: Path
 ):
     torch.save({"a": torch.zeros(2)}, tmp_path / "sound.bin")
@@ -506,7 +537,7 @@ def test_a_hostile_pickle_costs_little_more_than_the_start_of_its_process(
 
 
 @pytest.mark.slow
-def test_the_process_for_pickles_has_limits(sources: dict[str, Path], tmp_path: Path):
+def test_process_for_pickles_has_limits(sources: dict[str, Path], tmp_path: Path):
     """A pickle whose tensors would need more memory than its file is worth is refused within seconds."""
     folder = copy_of(sources["marian"], tmp_path / "marian")
     value = torch.zeros(1).expand(1 << 33)
@@ -517,7 +548,7 @@ def test_the_process_for_pickles_has_limits(sources: dict[str, Path], tmp_path: 
     assert time.monotonic() - began < 60
 
 
-def test_the_list_of_words_of_marian_is_read_as_it_was_written(tmp_path: Path):
+def test_list_of_words_of_marian_is_read_as_it_was_written(tmp_path: Path):
     from dragoman.interop.yml import parse_words
 
     words = word_list(SOURCE_SPM)
@@ -532,4 +563,30 @@ def test_the_list_of_words_of_marian_is_read_as_it_was_written(tmp_path: Path):
         "wo:rd": 3,
         "\x85": 4,
         "x": 5,
+    }
+
+
+def test_yaml_words_that_look_like_other_types_stay_text(tmp_path: Path):
+    """Words are words, and settings have the types that Marian gives them."""
+    from dragoman.interop.yml import parse_settings, parse_words
+
+    odd = "no yes on Off null ~ 1_000 0x1 010 1e3 .inf 2020-01-01 12:30:45 = <<".split()
+    text = "".join(f"{word}: {id}\n" for id, word in enumerate(odd))
+    assert list(parse_words(text)) == odd
+    assert list(map(str, yaml.safe_load(text.split("=")[0]))) != odd[:-2]  # the control
+    assert parse_settings("".join(f"s{id}: {word}\n" for id, word in enumerate(odd))) == {
+        **{f"s{id}": word for id, word in enumerate(odd)},
+        "s4": None,
+        "s5": None,
+        "s8": 10,
+        "s9": 1000.0,
+    }
+    assert parse_settings("a: true\nb: 'true'\nc: \"1\"\nd: [1, '1', x]\ne:\n  - 2\nf: []\ng:\n") == {
+        "a": True,
+        "b": "true",
+        "c": "1",
+        "d": [1, "1", "x"],
+        "e": [2],
+        "f": [],
+        "g": None,
     }

@@ -140,7 +140,7 @@ FAST_M2M100 = "NLLB | gelu | own head | 16 bits in shards"
 
 
 @pytest.mark.parametrize("name", slow_but(FAST_MARIAN, MARIAN))
-def test_a_marianmt_computes_and_finds_the_same(name: str, tmp_path: Path):
+def test_marianmt_computes_and_finds_the_same(name: str, tmp_path: Path):
     pair = Pair(marian_folder(tmp_path / "their", **MARIAN[name]), opened(tmp_path / "their", tmp_path))
     assert pair.gap() < 1e-5
     lengths = set()
@@ -152,7 +152,7 @@ def test_a_marianmt_computes_and_finds_the_same(name: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", slow_but(FAST_M2M100, M2M100))
-def test_an_m2m100_computes_and_finds_the_same(name: str, tmp_path: Path):
+def test_m2m100_computes_and_finds_the_same(name: str, tmp_path: Path):
     Pair(m2m100_folder(tmp_path / "their", **M2M100[name]), opened(tmp_path / "their", tmp_path)).check_with_a_tag()
 
 
@@ -210,7 +210,7 @@ def test_another_epsilon_is_seen(control: Pair, control_m2m100: Pair):
         assert Pair(pair.theirs, pair.foreign, build_model(changed(pair, norm_epsilon=1e-3))).gap() > bound
 
 
-def test_a_norm_that_is_not_sorted_is_seen(control: Pair):
+def test_norm_that_is_not_sorted_is_seen(control: Pair):
     wrong = build_model(control.foreign.original)
     norm = wrong.encoder[1].around_attention.norm
     with torch.no_grad():
@@ -219,7 +219,7 @@ def test_a_norm_that_is_not_sorted_is_seen(control: Pair):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_any_weight_that_is_another_is_seen(control: Pair, seed: int):
+def test_weights_that_differ_are_all_seen(control: Pair, seed: int):
     wrong = build_model(control.foreign.original)
     names = [name for name, _ in wrong.named_parameters() if "key.bias" not in name]  # which softmax takes away again
     for name in Random(seed).sample(names, 12):

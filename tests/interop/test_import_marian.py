@@ -117,7 +117,7 @@ def gap_of(foreign: Foreign, arrays: Arrays, settings: dict[str, Any], model: An
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_an_npz_computes_the_same(name: str, tmp_path: Path):
+def test_npz_computes_the_same(name: str, tmp_path: Path):
     arrays = npz_folder(tmp_path, **MODELS[name])
     foreign = opened(tmp_path)
     settings = {key: value for key, value in MODELS[name].items() if key not in ("spm", "joint", "tied", "learned")}
@@ -137,7 +137,7 @@ def test_an_npz_computes_the_same(name: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_matrices_that_marian_ties_are_one(name: str, tmp_path: Path):
+def test_matrices_that_marian_ties_are_one(name: str, tmp_path: Path):
     npz_folder(tmp_path, **MODELS[name])
     tied = {"all": "all", "target": "output", "none": "none"}[MODELS[name].get("tied", "all")]
     assert build_model(opened(tmp_path).original).config.share == tied

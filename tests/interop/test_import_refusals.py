@@ -23,6 +23,7 @@ from foreign import (
 )
 from safetensors.torch import load_file, save_file
 
+from dragoman.cli import main
 from dragoman.errors import DragomanError, UsageError
 from dragoman.interop.checker import Checker
 from dragoman.interop.importing import import_model
@@ -68,7 +69,6 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "another epsilon": ({"norm_epsilon": 1e-3}, "the norms of transformers have 1e-05"),
     "no decoder": ({"is_encoder_decoder": False}, "only encoders with a decoder"),
     "8 bits": ({"quantization_config": {"load_in_8bit": True}}, "8-bit or 4-bit weights"),
-    "an unknown setting": ({"use_rms_norm": True}, "use_rms_norm = True: an unknown setting"),
     "a number of layers": ({"encoder_layers": 2**31}, "encoder_layers = 2147483648"),
     "a huge vocabulary": ({"vocab_size": 2**31}, "vocab_size = 2147483648"),
     "a wrong type": ({"d_model": "24"}, "d_model = '24'"),
@@ -83,12 +83,42 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_setting_of_marianmt(name: str, marian: Path, tmp_path: Path):
+def test_setting_of_marianmt(name: str, marian: Path, tmp_path: Path):
     changes, words = CONFIGS[name]
     folder = change_config(copy_of(marian, tmp_path / "their"), normalize_embedding=True, **changes)
     said = reasons(folder, tmp_path)
     assert words in said
     assert OTHER in said
+
+
+def test_unknown_settings_of_hugging_face_are_noted(marian: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """A new release of `transformers` may write more: what nothing contradicts is no reason to refuse a model."""
+    folder = change_config(copy_of(marian, tmp_path / "their"), gate_kind="x\n- y", **{"a\x1b": 1, "off": False})
+    main(["import", str(folder), str(tmp_path / "out")])
+    note = (
+        "nknown settings in config.json were ignored: gate_kind = 'x\\n- y', 'a\\x1b' = 1; import with --check "
+        "to compare the model with transformers"
+    )
+    assert capsys.readouterr() == (f"{tmp_path / 'out'}\n", f"dragoman: u{note}\n")
+    assert f"- U{note}.\n" in (tmp_path / "out" / "card.md").read_text()
+    import_model(marian, tmp_path / "plain", report=lambda note: pytest.fail(note))  # the control
+    assert "nknown settings" not in (tmp_path / "plain" / "card.md").read_text()
+
+
+def test_thousands_of_unknown_settings_are_counted(marian: Path, tmp_path: Path):
+    folder = change_config(copy_of(marian, tmp_path / "their"), **{f"setting_{number}": 1 for number in range(1000)})
+    notes: list[str] = []
+    import_model(folder, tmp_path / "out", report=notes.append)
+    assert "setting_19 = 1; and 980 more; import with --check" in notes[0]
+    assert len(notes) == 1
+
+
+@pytest.mark.parametrize(
+    "changes", [{"d_model": 32}, {"encoder_layers": 3}, {"encoder_ffn_dim": 48, "decoder_ffn_dim": 48}]
+)
+def test_sizes_that_contradict_the_tensors_are_refused(changes: dict[str, int], marian: Path, tmp_path: Path):
+    folder = change_config(copy_of(marian, tmp_path / "their"), gate_kind="x", **changes)
+    assert "the tensor '" in reasons(folder, tmp_path)
 
 
 TYPES = {
@@ -185,7 +215,7 @@ TOGETHER = {"no list", "no subwords", "GGUF", "LoRA", "Moses", "no unknown word"
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_of_marianmt(name: str, marian: Path, tmp_path: Path):
+def test_file_of_marianmt(name: str, marian: Path, tmp_path: Path):
     change, words = FILES[name]
     folder = copy_of(marian, tmp_path / "their")
     change(folder)
@@ -214,7 +244,7 @@ M2M100_CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", M2M100_CONFIGS)
-def test_a_setting_of_m2m100(name: str, m2m100: Path, tmp_path: Path):
+def test_setting_of_m2m100(name: str, m2m100: Path, tmp_path: Path):
     changes, words = M2M100_CONFIGS[name]
     folder = change_config(copy_of(m2m100, tmp_path / "their"), normalize_embedding=True, **changes)
     said = reasons(folder, tmp_path)
@@ -280,7 +310,7 @@ def arrays(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_setting_of_marian(name: str, arrays: tuple[Path, dict[str, np.ndarray]], tmp_path: Path):
+def test_setting_of_marian(name: str, arrays: tuple[Path, dict[str, np.ndarray]], tmp_path: Path):
     changes, words = SETTINGS[name]
     folder = copy_of(arrays[0], tmp_path / "their")
     own = {key.replace("_", "-"): value for key, value in changes.items()}
@@ -312,7 +342,7 @@ def test_learned_positions_that_are_no_matrix(
     assert OTHER_OF_MARIAN in said
 
 
-def test_the_files_of_firefox(tmp_path: Path):
+def test_files_of_firefox(tmp_path: Path):
     folder = tmp_path / "their"
     folder.mkdir()
     (folder / "model.enes.intgemm.alphas.bin").write_bytes(bytes(100))
@@ -351,7 +381,7 @@ def test_lists_without_their_subwords(tmp_path: Path):
     assert "Moses or BPE with '@@'" in reasons(tmp_path / "their", tmp_path)
 
 
-def test_a_bias_in_the_output_of_an_m2m100(m2m100: Path, tmp_path: Path):
+def test_bias_in_the_output_of_an_m2m100(m2m100: Path, tmp_path: Path):
     """`transformers` would leave it out; a bias of zeros is none."""
     folder = copy_of(m2m100, tmp_path / "their")
     words = json.loads((folder / "config.json").read_text())["vocab_size"]
@@ -380,7 +410,7 @@ def test_thousands_of_reasons_are_not_compared_with_each_other(tmp_path: Path):
         checker.finish()
 
 
-def test_nothing_at_all(tmp_path: Path):
+def test_empty_folder_is_refused(tmp_path: Path):
     folder = tmp_path / "their"
     folder.mkdir()
     assert "no folder of Hugging Face (config.json), Marian (a .npz file) or fairseq" in reasons(folder, tmp_path)
@@ -402,7 +432,7 @@ def test_our_own_folders_need_no_import(trained: Path, tmp_path: Path):
     assert str(error.value).startswith(f"{archive}: ")
 
 
-def test_a_folder_that_is_there_already(marian: Path, tmp_path: Path):
+def test_folder_that_is_there_already(marian: Path, tmp_path: Path):
     (tmp_path / "out").mkdir()
     with pytest.raises(DragomanError, match="exists already"):
         import_model(marian, tmp_path / "out")
@@ -410,6 +440,6 @@ def test_a_folder_that_is_there_already(marian: Path, tmp_path: Path):
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which not even root can write")
-def test_a_folder_where_nothing_can_be_written(marian: Path):
+def test_folder_where_nothing_can_be_written(marian: Path):
     with pytest.raises(OSError, match=r"'/proc/out'$"):  # not a name of ours inside it
         import_model(marian, Path("/proc/out"))

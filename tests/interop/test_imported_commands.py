@@ -25,10 +25,10 @@ from dragoman.demo.phrasebook import phrasebook
 from dragoman.errors import DragomanError
 from dragoman.export import run
 from dragoman.export.run import export_model
-from dragoman.inspection.inspection import inspect
+from dragoman.inspection.inspect import inspect
 from dragoman.inspection.page import page_data
 from dragoman.interop.importing import import_model
-from dragoman.model_folder import find_model
+from dragoman.model_folder import fetch_model
 from dragoman.translation.translator import Translator
 
 ANIMALS = [pair[0] for pair in toy_pairs(12)]
@@ -46,7 +46,7 @@ class Form:
 
     @property
     def tokenizers(self) -> Tokenizers:
-        return Tokenizers.load(find_model(self.model))
+        return Tokenizers.load(fetch_model(self.model))
 
 
 SHARED, TWO, NLLB, OURS = "Marian, one vocabulary", "Marian, two vocabularies", "NLLB", "ours"
@@ -146,7 +146,7 @@ def test_evaluate(form: Form, tmp_path: Path, dragoman: Any):
         assert (json.loads(ran.out)["bleu"]["value"] > 99.99) == whole
 
 
-def test_it_evaluates_as_marian_does(tmp_path: Path, dragoman: Any):
+def test_imported_model_evaluates_as_marian_does(tmp_path: Path, dragoman: Any):
     (tmp_path / "pairs.tsv").write_text("".join(f"{row['source']}\t{row['beam 4'][0]}\n" for row in EXPECTED))
     model = import_model(MARIAN, tmp_path / "model")
     ran = dragoman("evaluate", "-m", model, "pairs.tsv", "--json", "--length-penalty", 0, "--extra-length", 100)
@@ -230,12 +230,12 @@ def test_backtranslate(form: Form, tmp_path: Path, dragoman: Any):
 
 
 def weights(model: Path) -> dict[str, torch.Tensor]:
-    return load_file(find_model(model) / "model.safetensors")
+    return load_file(fetch_model(model) / "model.safetensors")
 
 
 def test_average(form: Form, tmp_path: Path, dragoman: Any):
     """The mean of a model and its copy is the model, and translates as it does."""
-    copy = shutil.copytree(find_model(form.model), tmp_path / "copy")
+    copy = shutil.copytree(fetch_model(form.model), tmp_path / "copy")
     ran = dragoman("average", form.model, copy, "--out", "mean")
     assert ran.code == 0, ran.err
     mean, own = weights(tmp_path / "mean"), weights(form.model)
@@ -271,11 +271,11 @@ def test_distill(form: Form, tmp_path: Path, dragoman: Any):
     ran = dragoman("distill", "--teacher", form.model, *learning(form, "--out", "student", "--training.max-steps", 1))
     assert ran.code == 0, ran.err
     assert sides(tmp_path / "student" / "synthetic" / "1.tsv") == sides(form.pairs)
-    assert Tokenizers.load(find_model(tmp_path / "student")).as_files() == form.tokenizers.as_files()
+    assert Tokenizers.load(fetch_model(tmp_path / "student")).as_files() == form.tokenizers.as_files()
 
 
 @pytest.mark.slow
-def test_a_minute_of_fine_tuning_raises_bleu(tmp_path: Path, dragoman: Any):
+def test_minute_of_fine_tuning_raises_bleu(tmp_path: Path, dragoman: Any):
     """A model of 30,000 weights, trained by Marian on Bible verses, learns the demo's sentences with "train"."""
     book = phrasebook("en", "es", per_template=60, seed=1)
     files = {}
@@ -309,7 +309,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("--vocabulary 900", "subwords"),
     ],
 )
-def test_what_its_subwords_cannot_do_is_said(flags: str, says: str, model: Path, tmp_path: Path, dragoman: Any):
+def test_imported_subwords_say_what_they_cannot_do(flags: str, says: str, model: Path, tmp_path: Path, dragoman: Any):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("".join(f"{text}\t{text}\n" for text in VERSES))
     files = ["--train", pairs, "--dev", pairs, "--init-from", model, "--out", tmp_path / "run", "--quiet"]
@@ -318,7 +318,7 @@ def test_what_its_subwords_cannot_do_is_said(flags: str, says: str, model: Path,
 
 
 @pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
-def test_it_is_exported(to: str, model: Path, tmp_path: Path, dragoman: Any):
+def test_imported_model_is_exported(to: str, model: Path, tmp_path: Path, dragoman: Any):
     ran = dragoman("export", model, "--to", to, tmp_path / "out")
     assert ran.code == 0, ran.err
     texts = [row["source"] for row in EXPECTED[:20]]
@@ -329,7 +329,7 @@ def test_it_is_exported(to: str, model: Path, tmp_path: Path, dragoman: Any):
     assert said == [row["greedy"][0] for row in EXPECTED[:20]]
 
 
-def test_no_page_is_made_of_it(model: Path, tmp_path: Path, dragoman: Any):
+def test_imported_model_makes_no_page(model: Path, tmp_path: Path, dragoman: Any):
     ran = dragoman("export", model, "--to", "web", tmp_path / "out", "--compute-type", "float32")
     assert (ran.code, "its subwords are SentencePiece's" in ran.err) == (1, True)
     assert not (tmp_path / "out").exists()

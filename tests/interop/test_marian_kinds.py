@@ -21,7 +21,7 @@ import pytest
 import sentencepiece
 import torch
 
-from dragoman.benchmarks.peers.trainers import find_command
+from benchmarks.peers.trainers import find_command
 from dragoman.config import SearchConfig
 from dragoman.data.sentencepiece import SentencePieceTokenizer
 from dragoman.data.tokenizers import Tokenizers
@@ -221,7 +221,7 @@ def differing(texts: Sequence[str], expected: dict[int, tuple[str, float]]) -> i
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_it_says_what_marian_says(trained: Trained, beam: int):
+def test_imported_model_says_what_marian_says(trained: Trained, beam: int):
     expected = trained.expected[beam]
     model, tokenizers = trained.read_as_decoded()
     found = trained.search(model, tokenizers, beam)
@@ -237,7 +237,7 @@ def test_it_says_what_marian_says(trained: Trained, beam: int):
     assert all(found[number].score > expected[number][1] for number in other)
 
 
-def test_with_the_positions_of_transformers_it_says_something_else(trained: Trained):
+def test_imported_model_with_positions_of_transformers_differs_control(trained: Trained):
     """The control."""
     model, tokenizers = trained.read_as_decoded()
     for positions in (model.encoder_positions, model.decoder_positions):

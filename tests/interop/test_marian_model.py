@@ -38,7 +38,7 @@ def words_and_scores(folder: Path, beam: int, rows: list[dict] = EXPECTED) -> li
 
 
 @pytest.mark.parametrize(("beam", "search"), [(1, "greedy"), (4, "beam 4")])
-def test_an_imported_model_says_what_marian_says(beam: int, search: str, tmp_path: Path):
+def test_imported_model_says_what_marian_says(beam: int, search: str, tmp_path: Path):
     found = words_and_scores(import_model(MARIAN, tmp_path / "model"), beam)
     assert len(found) > 50
     assert [text for text, _ in found] == [row[search][0] for row in EXPECTED]
@@ -47,14 +47,14 @@ def test_an_imported_model_says_what_marian_says(beam: int, search: str, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("beam", "search"), [(1, "greedy"), (4, "beam 4")])
-def test_it_says_what_marian_says_500_times(beam: int, search: str, tmp_path: Path):
+def test_marian_model_says_what_marian_says_500_times(beam: int, search: str, tmp_path: Path):
     found = words_and_scores(import_model(MARIAN, tmp_path / "model"), beam, EVERY)
     assert len(found) == 500
     assert [text for text, _ in found] == [row[search][0] for row in EVERY]
     assert [score for _, score in found] == pytest.approx([row[search][1] for row in EVERY], abs=1e-3)
 
 
-def test_the_unknown_word_has_a_share_of_the_probability(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_unknown_word_has_a_share_of_the_probability(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The control: Marian never says it, but counts it."""
 
     def build(original: Original) -> Model:
@@ -67,7 +67,7 @@ def test_the_unknown_word_has_a_share_of_the_probability(tmp_path: Path, monkeyp
     assert max(abs(score - row["greedy"][1]) for (_, score), row in zip(found, EXPECTED, strict=True)) > 5e-3
 
 
-def test_with_other_positions_it_says_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_marian_model_with_other_positions_differs_control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The control: the positions that transformers computes for such models."""
 
     def build(original: Original) -> Model:

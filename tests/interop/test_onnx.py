@@ -15,9 +15,10 @@ from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError
 from dragoman.interop import verification
-from dragoman.interop.onnx.conversion import POSITION_SCHEMES, convert
+from dragoman.interop.onnx.conversion import check_model, convert
 from dragoman.interop.verification import TOLERANCE, Mismatch, dealt, made_up, verify
 from dragoman.model import Model, build
+from dragoman.model.positions import POSITIONS, Rotary
 
 onnx = pytest.importorskip("onnx", reason="an export to ONNX needs the extra `onnx`")
 pytest.importorskip("onnxruntime", reason="an export to ONNX needs the extra `onnx`")
@@ -29,7 +30,7 @@ MODELS: dict[str, TransformerConfig] = {
     f"{scheme}, {'pre' if norm_first else 'post'}-norm": tiny_transformer(
         positions=scheme, norm_first=norm_first, encoder_layers=2, decoder_layers=2
     )
-    for scheme in POSITION_SCHEMES
+    for scheme in POSITIONS
     for norm_first in (False, True)
 } | {
     "preset tiny": presets.TINY.model,
@@ -88,7 +89,7 @@ def farthest(model: Model, other: OnnxModel, source: Tensor, target: Tensor) -> 
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_graphs_compute_what_the_model_does(name: str, tmp_path: Path):
+def test_graphs_compute_what_the_model_does(name: str, tmp_path: Path):
     model = make(MODELS[name])
     other = opened(model, tmp_path)
     assert farthest(model, other, *batch()) < 3e-5
@@ -98,7 +99,7 @@ def test_the_graphs_compute_what_the_model_does(name: str, tmp_path: Path):
     assert farthest(model, other, *batch()) > 1e-3
 
 
-def test_each_side_may_have_a_vocabulary_of_its_own(tmp_path: Path):
+def test_onnx_sides_may_have_vocabularies_of_their_own(tmp_path: Path):
     torch.manual_seed(0)
     model = build(tiny_transformer(share="output"), 90, WORDS).eval()
     source, target = batch()
@@ -179,7 +180,7 @@ def test_int8_rounds_each_row_of_a_matrix_and_of_what_it_multiplies(tmp_path: Pa
     assert float(differences.median()) < 1e-4  # a number between two whole ones may be rounded to either
 
 
-def test_int8_does_not_depend_on_the_batch_and_is_a_quarter_as_large(tmp_path: Path):
+def test_int8_graph_is_independent_of_the_batch_and_a_quarter_as_large(tmp_path: Path):
     model = make(presets.TINY.model)
     other = opened(model, tmp_path, "int8")
     source, target = batch()
@@ -204,9 +205,19 @@ def test_int8_does_not_depend_on_the_batch_and_is_a_quarter_as_large(tmp_path: P
         (tiny_transformer(decoder_layers=0), "decoder_layers = 0", "--model.decoder-layers 1"),
     ],
 )
-def test_a_model_without_a_graph_is_refused_by_name_with_what_to_do(config: ModelConfig, name: str, flags: str):
+def test_model_without_a_graph_is_refused_with_what_to_do(config: ModelConfig, name: str, flags: str):
     with pytest.raises(DragomanError, match=f"ONNX does not support models with {name}: train or distill with {flags}"):
         convert(build(config, WORDS))
+
+
+def test_position_schemes_that_the_graphs_do_not_compute_are_refused(monkeypatch: pytest.MonkeyPatch):
+    class Mirrored(Rotary):
+        pass
+
+    check_model(config := tiny_transformer(positions="rotary"))
+    monkeypatch.setitem(POSITIONS, "rotary", Mirrored)
+    with pytest.raises(DragomanError, match="ONNX does not support models with positions = 'rotary'"):
+        check_model(config)
 
 
 # The check itself
@@ -241,7 +252,7 @@ class Changed:
         ({"beam": 4}, "search with 4 beams finds other words"),
     ],
 )
-def test_a_copy_that_differs_is_refused(change: dict, message: str, tmp_path: Path):
+def test_copy_that_differs_is_refused(change: dict, message: str, tmp_path: Path):
     model = make(MODELS["preset tiny"])
     engine = OnnxEngine(opened(model, tmp_path), None)
     sources = made_up(WORDS, 6)
@@ -263,7 +274,7 @@ def test_other_words_are_counted_where_the_model_itself_hesitates(tmp_path: Path
     assert "5 of 6 sources; for 1, the model itself finds two continuations within 0.001 nats" in str(agreement)
 
 
-def test_the_narrowest_choice_is_that_of_the_model():
+def test_narrowest_choice_is_that_of_the_model():
     """Two words that are equally likely everywhere: whichever a search keeps, it could have kept the other."""
     model = make(tiny_transformer(output_bias=True, share="none"))
     greedy, beams = verification.GREEDY, verification.BEAM_4

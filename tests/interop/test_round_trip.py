@@ -21,13 +21,13 @@ from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError
 from dragoman.export.huggingface import HUGGING_FACE
 from dragoman.export.target import Exported
-from dragoman.files import new_folder
 from dragoman.interop import weights
 from dragoman.interop.importing import import_model
 from dragoman.interop.transformers.conversion import lay_out
 from dragoman.interop.weights import UNSAYABLE
 from dragoman.model import Model, build
 from dragoman.model_folder import copy_records, read_model, write_model
+from dragoman.storage.writing import new_folder
 from dragoman.text.extent import SourceExtent
 from dragoman.text.origin import Origin
 from dragoman.text.tags import DefaultTags, LanguageTags
@@ -43,7 +43,7 @@ def tokenizers(two: bool = False) -> Tokenizers:
     """Our own subwords with tags; two: of each side."""
     english, korean = zip(*toy_pairs(), strict=True)
     if not two:
-        return Tokenizers.of(Tokenizer.train([*english, *korean], vocabulary=400, tags=["de", "ko"]))
+        return Tokenizers.from_tokenizer(Tokenizer.train([*english, *korean], vocabulary=400, tags=["de", "ko"]))
     return Tokenizers(Tokenizer.train(english, vocabulary=290, tags=["de"]), Tokenizer.train(korean, vocabulary=300))
 
 
@@ -123,7 +123,7 @@ def words(model: Model, subwords: Tokenizers, beam: int) -> list[list[int]]:
 @pytest.mark.parametrize(
     "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
 )
-def test_a_model_comes_back_and_leaves_again(name: str, tmp_path: Path):
+def test_model_comes_back_and_leaves_again(name: str, tmp_path: Path):
     folder = make(name, tmp_path)
     out = leave(folder, tmp_path / "out")
     back = import_model(out, tmp_path / "back")
@@ -193,7 +193,7 @@ def nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("fault", "seen"), [(unsorted_norm, True), (another_weight, True), (nothing, False)])
-def test_a_fault_on_the_way_back_is_seen(
+def test_fault_on_the_way_back_is_seen(
     fault: Callable, seen: bool, exported: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The controls."""
@@ -202,7 +202,7 @@ def test_a_fault_on_the_way_back_is_seen(
     assert (distance(exported[0], import_model(out, tmp_path / "back")) > 1e-4) == seen
 
 
-def test_what_its_folder_records_comes_back(exported: tuple[Path, Path], tmp_path: Path):
+def test_records_of_a_folder_come_back(exported: tuple[Path, Path], tmp_path: Path):
     back = import_model(exported[1], tmp_path / "back")
     for record in (AlignmentHead, DefaultTags, LanguageTags, SourceExtent, Origin):
         assert record.load(back) == record.load(exported[0])
@@ -210,14 +210,14 @@ def test_what_its_folder_records_comes_back(exported: tuple[Path, Path], tmp_pat
     assert DefaultTags.load(import_model(exported[1], tmp_path / "other", tag="ko")).source == "ko"
 
 
-def test_an_export_is_verified_by_its_checksums(exported: tuple[Path, Path], tmp_path: Path):
+def test_export_is_verified_by_its_checksums(exported: tuple[Path, Path], tmp_path: Path):
     out = copy_of(exported[1], tmp_path / "out")
     assert [finding.state for finding in verify(out)] == ["ok"]
     another_weight(out, pytest.MonkeyPatch())
     assert [finding.state for finding in verify(out)] == ["damaged"]
 
 
-def test_a_folder_that_transformers_has_saved_comes_back(exported: tuple[Path, Path], tmp_path: Path):
+def test_folder_that_transformers_has_saved_comes_back(exported: tuple[Path, Path], tmp_path: Path):
     """As somebody leaves it who has fine-tuned the export there."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -256,7 +256,7 @@ def epsilon(folder: Path) -> float:
     return config.norm_epsilon
 
 
-def test_the_epsilon_of_marian_comes_back(from_marian: tuple[Path, Path], tmp_path: Path):
+def test_epsilon_of_marian_comes_back(from_marian: tuple[Path, Path], tmp_path: Path):
     model, out = from_marian
     back = import_model(out, tmp_path / "back")
     assert epsilon(model) == epsilon(back) == 1e-6
@@ -267,14 +267,14 @@ def test_the_epsilon_of_marian_comes_back(from_marian: tuple[Path, Path], tmp_pa
     assert 2e-5 < distance(model, without) < 1e-2
 
 
-def test_the_readme_of_an_export_says_that_the_epsilon_differs(from_marian: tuple[Path, Path]):
+def test_readme_of_an_export_says_that_the_epsilon_differs(from_marian: tuple[Path, Path]):
     exported = Exported(*read_model(from_marian[0]), DefaultTags())
     assert "an epsilon of 1e-06, those of transformers 1e-05" in HUGGING_FACE.usage(exported, "float32")
     usual = replace(exported, model=build(tiny_transformer(), 10))
     assert "epsilon" not in HUGGING_FACE.usage(usual, "float32")
 
 
-def test_what_transformers_has_saved_has_its_epsilon(from_marian: tuple[Path, Path], tmp_path: Path):
+def test_model_saved_by_transformers_has_its_epsilon(from_marian: tuple[Path, Path], tmp_path: Path):
     """It ignores ours, so what it has trained further was trained with its own."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 

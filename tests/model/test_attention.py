@@ -15,7 +15,6 @@ from torch.autograd.gradcheck import GradcheckError
 
 from dragoman.config import AttentionConfig, TransformerConfig
 from dragoman.errors import UsageError
-from dragoman.lab.head_by_head import alternating_rows, put_together, take_apart
 from dragoman.model.attention import (
     Additive,
     KeyValues,
@@ -29,6 +28,7 @@ from dragoman.model.attention import (
     unscaled_attention,
 )
 from dragoman.model.packing import Packing
+from dragoman_lab.head_by_head import alternating_rows, put_together, take_apart
 
 EITHER = pytest.mark.parametrize("kernel", [fused_attention, explicit_attention])
 
@@ -71,7 +71,7 @@ def added(mask: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     st.floats(0, 1),
     st.integers(0, 99),
 )
-def test_fused_equals_explicit_for_any_shape_and_mask(batch, queries, keys, d_k, d_v, share_masked, seed):
+def test_fused_attention_equals_explicit_for_any_shape_and_mask(batch, queries, keys, d_k, d_v, share_masked, seed):
     torch.manual_seed(seed)
     query, key, value = (torch.randn(batch, 2, *size) for size in [(queries, d_k), (keys, d_k), (keys, d_v)])
     mask = torch.rand(batch, 1, queries, keys) >= share_masked
@@ -106,7 +106,7 @@ def additive_by_definition(query: Tensor, key: Tensor, value: Tensor, w: Tensor,
     return out
 
 
-def test_additive_equals_a_triple_loop():
+def test_additive_attention_equals_a_triple_loop():
     query, key, value = (x.detach() for x in random_inputs())
     kernel = Additive(2, 4).requires_grad_(False)
     assert gap(kernel(query, key, value), additive_by_definition(query, key, value, kernel.weight)) <= 1e-12
@@ -116,7 +116,7 @@ def test_additive_equals_a_triple_loop():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("kind", ["none", "bool", "float"])
-def test_fused_in_half_the_bits_is_close(dtype, kind):
+def test_fused_attention_in_half_precision_is_close(dtype, kind):
     """On a CPU these take a way of their own."""
     inputs = random_inputs(queries=9, keys=9)
     mask = {"none": None, "bool": causal_mask(9), "float": torch.randn(9, 9) + added(causal_mask(9))}[kind]
@@ -132,7 +132,7 @@ def test_fused_in_half_the_bits_is_close(dtype, kind):
     assert all(gap(a.double(), b) < 0.05 * float(b.abs().max()) for a, b in zip(ours, theirs, strict=True))
 
 
-def test_every_kernel_is_linear_in_its_values(kernel):
+def test_kernels_are_linear_in_their_values(kernel):
     query, key, value = random_inputs()
     other = torch.randn_like(value)
     both = kernel(query, key, 2 * value + other)
@@ -140,7 +140,7 @@ def test_every_kernel_is_linear_in_its_values(kernel):
     assert gap(both, 2 * kernel(query, 2 * key, value) + kernel(query, key, other)) > 1e-3
 
 
-def test_every_kernel_has_the_derivative_of_what_it_computes(kernel):
+def test_kernels_have_the_derivatives_of_what_they_compute(kernel):
     mask = torch.tensor([[True, True, False], [True, False, True]])
     inputs = tuple(torch.randn(shape, requires_grad=True) for shape in [(1, 2, 2, 4), (1, 2, 3, 4), (1, 2, 3, 2)])
     assert torch.autograd.gradcheck(lambda *qkv: kernel(*qkv, mask), inputs)
@@ -149,7 +149,7 @@ def test_every_kernel_has_the_derivative_of_what_it_computes(kernel):
 
 
 @EITHER
-def test_leading_dimensions_broadcast(kernel):
+def test_attention_broadcasts_leading_dimensions(kernel):
     query, key, value = torch.randn(1, 3, 4), torch.randn(5, 6, 4), torch.randn(5, 6, 2)
     together = kernel(query, key, value)
     assert gap(together[4], kernel(query[0], key[4], value[4])) <= 1e-12
@@ -171,7 +171,7 @@ def test_biases_count_beside_a_row_without_keys():
     assert gap(masked_softmax(scores, without > -math.inf), expected) > 0.01  # the control
 
 
-def test_every_kernel_is_stable_for_huge_inputs(kernel):
+def test_kernels_are_stable_for_huge_inputs(kernel):
     query, key, value = random_inputs()
     out = kernel(100 * query, 100 * key, value)
     out.sum().backward()
@@ -179,7 +179,7 @@ def test_every_kernel_is_stable_for_huge_inputs(kernel):
     assert all(x.grad.isfinite().all() for x in (query, key, value))
 
 
-def test_dropout_removes_weights_and_doubles_the_rest(kernel):
+def test_attention_dropout_removes_weights_and_doubles_the_others(kernel):
     query, key, _ = random_inputs(30, 30)
     whole, thinned = weights_of(kernel, query, key), weights_of(kernel, query, key, dropout=0.5)
     kept = thinned != 0
@@ -190,7 +190,7 @@ def test_dropout_removes_weights_and_doubles_the_rest(kernel):
 # Masks.
 
 
-def test_weights_sum_to_1_and_are_zero_exactly_where_the_mask_is_false(kernel):
+def test_attention_weights_sum_to_1_and_are_zero_where_masked(kernel):
     query, key, _ = random_inputs()
     mask = (torch.rand(2, 1, 3, 5) > 0.5) | torch.eye(3, 5, dtype=torch.bool)
     weights, unmasked = weights_of(kernel, query, key, mask), weights_of(kernel, query, key)
@@ -201,7 +201,7 @@ def test_weights_sum_to_1_and_are_zero_exactly_where_the_mask_is_false(kernel):
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8, torch.float64])
-def test_a_mask_of_any_type_means_what_the_mask_of_truths_means(kernel, dtype):
+def test_mask_of_any_type_means_what_the_mask_of_truths_means(kernel, dtype):
     """All but 0 may be attended to, or all but minus infinity."""
     inputs, allowed = random_inputs(), causal_mask(3, 5)
     given, opposite = (added(m) if dtype.is_floating_point else 2 * m.to(dtype) for m in (allowed, ~allowed))
@@ -209,7 +209,7 @@ def test_a_mask_of_any_type_means_what_the_mask_of_truths_means(kernel, dtype):
     assert gap(kernel(*inputs, opposite), kernel(*inputs, allowed)) > 1e-3
 
 
-def test_a_float_mask_is_added_to_the_scores(kernel):
+def test_float_mask_is_added_to_the_scores(kernel):
     query, key, _ = random_inputs()
     bias = torch.randn(2, 3, 5)
     plain = weights_of(kernel, query, key)
@@ -220,7 +220,7 @@ def test_a_float_mask_is_added_to_the_scores(kernel):
 
 @pytest.mark.parametrize("kind", ["bool", "float"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_a_query_that_may_attend_nowhere_gets_zeros(kernel, kind, dtype):
+def test_query_that_may_attend_nowhere_gets_zeros(kernel, kind, dtype):
     inputs = [x.detach().to(dtype).requires_grad_() for x in random_inputs()]
     if isinstance(kernel, Additive):
         kernel = kernel.to(dtype)
@@ -236,7 +236,7 @@ def test_a_query_that_may_attend_nowhere_gets_zeros(kernel, kind, dtype):
 
 
 @pytest.mark.parametrize("shape", [(5,), (1, 5), (3, 1), (3, 5), (2, 3, 5), (2, 1, 1, 5)])
-def test_a_mask_broadcasts_to_the_scores(kernel, shape):
+def test_mask_broadcasts_to_the_scores(kernel, shape):
     query, key, _ = random_inputs()
     mask = torch.rand(shape) > 0.3
     whole = mask.expand(2, 2, 3, 5).clone()
@@ -290,7 +290,7 @@ def test_padding_mask_hides_the_id_that_the_caller_names():
         "all fit",
     ],
 )
-def test_shapes_that_do_not_fit_are_both_named(kernel, query, key, value, mask, named):
+def test_attention_names_both_shapes_that_do_not_fit(kernel, query, key, value, mask, named):
     given = torch.ones(mask, dtype=torch.bool) if mask else None
     inputs = torch.randn(query), torch.randn(key), torch.randn(value), given
     if not named:
@@ -340,7 +340,7 @@ def test_heads_in_one_product_equal_a_loop_over_heads(config, kernel, cross):
 
 
 @pytest.mark.parametrize("config", [FREE_SIZES, EQUAL_SIZES], ids=["free sizes", "equal sizes"])
-def test_a_layer_taken_apart_and_put_together_is_the_same(config):
+def test_attention_layer_taken_apart_and_put_together_is_the_same(config):
     layer = MultiHeadAttention(8, config)
     again, wrong = put_together(take_apart(layer)), put_together(take_apart(layer, alternating_rows))
     weights, found, other = (one.state_dict() for one in (layer, again, wrong))
@@ -358,12 +358,12 @@ def test_attention_dropout_acts_in_training_alone(score):
     assert torch.equal(attend(without.train(), x), attend(without.eval(), x))
 
 
-def test_a_score_is_chosen_by_its_name():
+def test_attention_score_is_chosen_by_its_name():
     kernels = [MultiHeadAttention(8, AttentionConfig(heads=2, score=score)).kernel for score in ("dot", "unscaled")]
     assert kernels == [fused_attention, unscaled_attention]
 
 
-def test_a_kernel_is_a_plain_callable_that_belongs_to_its_layer():
+def test_kernel_is_a_plain_callable_that_belongs_to_its_layer():
     layer = MultiHeadAttention(8, AttentionConfig(heads=2, score="additive"))
     again = copy.deepcopy(layer)
     assert not isinstance(layer.kernel, torch.nn.Module)
@@ -414,7 +414,7 @@ choices = st.none() | st.lists(st.integers(0, 9), min_size=1, max_size=4)
 
 
 @given(st.lists(st.tuples(choices, st.integers(1, 3)), min_size=1, max_size=40))
-def test_hypotheses_that_are_chosen_and_go_on_keep_their_own_keys(turns: list[tuple[list[int] | None, int]]):
+def test_cache_of_chosen_hypotheses_keeps_their_keys(turns: list[tuple[list[int] | None, int]]):
     """Any rows, more or fewer of them, some several times, and some tokens after each choice."""
     kept = KeyValues(torch.randn(3, 2, 2, 4), torch.randn(3, 2, 2, 5))
     key, value = kept.key, kept.value

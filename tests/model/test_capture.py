@@ -37,7 +37,7 @@ def capture_of(model: Model, real: Tensor | None = None) -> AttentionCapture:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_capture_that_is_over_holds_no_memory(name: str):
+def test_capture_that_is_over_holds_no_memory(name: str):
     """At once, not when Python happens to look for cycles."""
     gc.disable()
     try:
@@ -55,7 +55,7 @@ def kernels(model: Model) -> list:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_attention_layer_is_recorded_and_its_weights_respect_padding_and_the_future(name: str):
+def test_captured_weights_of_every_layer_respect_padding_and_the_future(name: str):
     captured, config = capture_of(make(name)).weights, MODELS[name]
     if isinstance(config, RecurrentConfig):
         layers, heads = {"encoder": 0, "decoder": 0, "cross": 1}, 1
@@ -78,7 +78,7 @@ def test_every_attention_layer_is_recorded_and_its_weights_respect_padding_and_t
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_weights_times_values_are_the_output_of_the_kernel(name: str):
+def test_captured_weights_times_values_are_the_output_of_the_kernel(name: str):
     """Recomputed from outside: kernels that keep what they were given."""
     model, calls = make(name), []
     expected = [weights for layers in capture_of(model).weights.values() for weights in layers]
@@ -98,7 +98,7 @@ def test_weights_times_values_are_the_output_of_the_kernel(name: str):
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", MODELS)
-def test_recording_changes_no_output_and_no_gradient(name: str, training: bool):
+def test_capture_changes_no_output_and_no_gradient(name: str, training: bool):
     """To the bit, dropout included; gradients reach the weights of the given model."""
 
     def outcome(record: bool) -> tuple[Tensor, list[Tensor | None]]:
@@ -115,7 +115,7 @@ def test_recording_changes_no_output_and_no_gradient(name: str, training: bool):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_given_model_is_left_alone_and_no_weight_is_copied(name: str):
+def test_capture_leaves_the_model_alone_and_copies_no_weight(name: str):
     """So other threads may use it meanwhile, and a large model takes no more memory."""
     model = make(name)
     before, names = kernels(model), list(model.state_dict())
@@ -128,7 +128,7 @@ def test_the_given_model_is_left_alone_and_no_weight_is_copied(name: str):
     assert torch.equal(logits, model(SOURCE, TARGET, REAL))
 
 
-def test_a_kernel_that_was_replaced_is_watched_too():
+def test_capture_watches_a_kernel_that_was_replaced():
     model = make("sinusoidal")
     expected = capture_of(model).weights
     for layers in attention_layers(model).values():
@@ -138,7 +138,7 @@ def test_a_kernel_that_was_replaced_is_watched_too():
         torch.testing.assert_close(layers, expected[kind])
 
 
-def test_a_step_of_decoding_is_a_row_of_the_whole():
+def test_captured_step_of_decoding_is_a_row_of_the_whole():
     model = make("sinusoidal")
     capture, whole = AttentionCapture(model), capture_of(model).weights
     with torch.inference_mode():

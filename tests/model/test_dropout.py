@@ -21,7 +21,7 @@ def near(count: int, rate: float) -> bool:
 
 
 @pytest.mark.parametrize("rate", [0.003, 0.1, 0.3, 0.5, 0.9])
-def test_the_share_that_becomes_zero_is_the_rate_and_the_rest_grows_so_that_the_mean_stays(rate: float):
+def test_dropout_zeroes_the_share_of_its_rate_and_keeps_the_mean(rate: float):
     out = dropped(rate, torch.full((PLACES,), 3.0))
     zeros, kept = int((out == 0).sum()), out[out != 0].unique()
     assert near(zeros, rate)
@@ -29,7 +29,7 @@ def test_the_share_that_becomes_zero_is_the_rate_and_the_rest_grows_so_that_the_
     assert kept.tolist() == pytest.approx([3 / (1 - rate)], rel=1e-4)
 
 
-def test_the_rate_in_use_is_exactly_what_the_kept_places_make_up_for():
+def test_dropout_scales_kept_elements_by_exactly_the_rate_in_use():
     """Rates are multiples of 1 / 65,536; the factor is of that multiple, not of the rate asked for."""
     used = round(0.1 * DROPOUT_STEPS) / DROPOUT_STEPS
     assert used != 0.1
@@ -37,7 +37,7 @@ def test_the_rate_in_use_is_exactly_what_the_kept_places_make_up_for():
     assert float(kept) == pytest.approx(1 / (1 - used), rel=1e-12)
 
 
-def test_places_are_dropped_independently():
+def test_dropout_drops_places_independently():
     """Also the four that come from one number, and neighbouring rows of 1,000."""
     x = (dropped(0.5, torch.ones(PLACES)) == 0).double() - 0.5
     most = DEVIATIONS * 0.25 * PLACES**0.5
@@ -47,19 +47,19 @@ def test_places_are_dropped_independently():
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (4,), (5,), (2, 3, 7), (0,), (4, 0)])
-def test_any_shape_will_do(shape: tuple[int, ...]):
+def test_dropout_takes_any_shape(shape: tuple[int, ...]):
     x = torch.randn(shape)
     out = dropped(0.5, x)
     assert out.shape == x.shape
     assert ((out == 0) | (out == 2 * x)).all()
 
 
-def test_a_view_is_dropped_like_its_copy():
+def test_dropout_treats_a_view_like_its_copy():
     x = torch.randn(6, 5).T
     assert torch.equal(dropped(0.5, x), dropped(0.5, x.contiguous()))
 
 
-def test_the_gradient_goes_through_what_was_kept_and_nothing_else():
+def test_dropout_gradient_goes_through_what_was_kept_alone():
     x = torch.randn(1000, dtype=torch.float64, requires_grad=True)
     out = dropped(0.3, x)
     out.backward(torch.full_like(x, 2.0))
@@ -68,7 +68,7 @@ def test_the_gradient_goes_through_what_was_kept_and_nothing_else():
     assert 0 < int((x.grad == 0).sum()) < 1000
 
 
-def test_it_acts_in_training_only_and_without_a_rate_draws_nothing():
+def test_dropout_without_training_or_rate_draws_nothing():
     x = torch.randn(1000)
     assert torch.equal(Dropout(0.5).eval()(x), x)
     before = torch.get_rng_state()
@@ -78,21 +78,21 @@ def test_it_acts_in_training_only_and_without_a_rate_draws_nothing():
     assert not torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_seed_decides():
+def test_dropout_depends_on_the_seed():
     x = torch.randn(1000)
     assert torch.equal(dropped(0.5, x), dropped(0.5, x))
     assert not torch.equal(dropped(0.5, x), dropped(0.5, x, seed=2))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_the_type_stays(dtype: torch.dtype):
+def test_dropout_keeps_the_type(dtype: torch.dtype):
     x = torch.randn(1000, dtype=dtype)
     out = dropped(0.1, x)
     assert out.dtype == dtype
     assert torch.equal(out == 0, dropped(0.1, x.double()) == 0)
 
 
-def test_elsewhere_than_on_a_cpu_it_is_that_of_pytorch():
+def test_dropout_elsewhere_than_on_a_cpu_is_that_of_pytorch():
     """Only a GPU could run it; a device without numbers shows at least which way is taken."""
     x = torch.empty(8, device="meta")
     assert dropped(0.5, x).device == F.dropout(x, 0.5).device == x.device

@@ -104,7 +104,7 @@ def test_steps_of_any_size_equal_one_pass_for_any_batch_and_lengths(name, batch,
     assert gap(step_by_step(model, source, target, sizes), in_one_pass) <= 1e-12
 
 
-def test_the_future_changes_no_bit(model: Model):
+def test_future_changes_no_bit(model: Model):
     other = TARGET.clone()
     other[:, 2:] = 6
     ours, theirs = model(SOURCE, TARGET), model(SOURCE, other)
@@ -139,14 +139,14 @@ def test_packed_logits_and_gradients_equal_padded_ones(model: Model):
     assert gap(gradient, with_padding_in_the_loss) > 1e-3
 
 
-def test_the_vectors_before_the_output_matrix_are_those_of_the_logits(model: Model):
+def test_vectors_before_the_output_matrix_are_those_of_the_logits(model: Model):
     vectors = model.vectors(TARGET, model.start(SOURCE), REAL)
     assert vectors.shape == (8, 8)
     assert torch.equal(model.output(vectors), model(SOURCE, TARGET, REAL))
     assert gap(model.output(vectors.flip(0)), model(SOURCE, TARGET, REAL)) > 1e-3
 
 
-def test_a_sentence_in_a_batch_is_as_if_alone(model: Model):
+def test_sentence_in_a_batch_is_as_if_alone(model: Model):
     together = model(SOURCE, TARGET, REAL).split([3, 4, 1])
     for source, target, logits in zip(SOURCE, TARGET, together, strict=True):
         alone = source[None, source != PAD], target[None, target != PAD]
@@ -161,7 +161,7 @@ def test_longer_padding_changes_nothing(model: Model):
     assert gap(model(more_words, TARGET, REAL), model(SOURCE, TARGET, REAL)) > 1e-3
 
 
-def test_what_stands_in_target_padding_changes_no_bit(model: Model):
+def test_target_padding_changes_no_bit_whatever_it_holds(model: Model):
     other, wrong = TARGET.clone(), TARGET.clone()
     other[~REAL] = 9
     wrong[:, 0] = 9
@@ -170,7 +170,7 @@ def test_what_stands_in_target_padding_changes_no_bit(model: Model):
     assert not torch.equal(model(SOURCE, wrong, REAL), model(SOURCE, TARGET, REAL))
 
 
-def test_the_vector_of_padding_changes_no_bit_and_does_not_learn(model: Model):
+def test_vector_of_padding_changes_no_bit_and_does_not_learn(model: Model):
     model.output.weight = nn.Parameter(model.output.weight.clone())
     before = model(SOURCE, TARGET, REAL)
     before.square().sum().backward()
@@ -197,14 +197,14 @@ def test_padding_on_the_left_of_the_target_is_not_attended_to(transformer: Model
     assert gap(transformer(SOURCE[:1], target)[real], transformer(SOURCE[:1], other)[real]) > 1e-3
 
 
-def test_a_sentence_that_sees_the_padding_is_not_as_if_alone():
+def test_sentence_that_sees_the_padding_is_not_as_if_alone():
     model = make(LITTLE)
     alone = model(SOURCE[1:2, :3], TARGET[1:2, :1])[0]
     model.pad = 10
     assert gap(model(SOURCE, TARGET)[1, :1], alone) > 1e-3
 
 
-def test_only_a_whole_target_may_be_packed():
+def test_target_is_packed_only_as_a_whole():
     model = make(LITTLE)
     state = model.start(SOURCE)
     assert model.step(TARGET, state, REAL).shape == (8, WORDS)
@@ -213,7 +213,7 @@ def test_only_a_whole_target_may_be_packed():
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-def test_only_positions_that_are_embedded_tell_where_a_sentence_begins(positions: str):
+def test_positions_tell_where_a_sentence_begins_only_if_embedded(positions: str):
     model, source, target = make(TRANSFORMERS[positions]), SOURCE[:1], TARGET[1:2]
     later = [nn.functional.pad(ids, (3, 0), value=PAD) for ids in (source, target)]
     moved = gap(model(*later, later[1] != PAD), model(source, target)[0])
@@ -224,7 +224,7 @@ def test_only_positions_that_are_embedded_tell_where_a_sentence_begins(positions
 # Parameters.
 
 
-def test_every_parameter_learns_and_nothing_is_dropped_without_dropout(model: Model):
+def test_parameters_all_learn_and_nothing_is_dropped_without_dropout(model: Model):
     logits = model.train()(SOURCE, TARGET, REAL)
     assert torch.equal(logits, model.eval()(SOURCE, TARGET, REAL))
     logits.square().sum().backward()
@@ -249,7 +249,7 @@ def test_shared_matrices_are_one_storage(kind: str, share: str):
 
 @SHARE
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_languages_with_matrices_of_their_own_may_have_vocabularies_of_their_own(kind: str, share: str):
+def test_separate_vocabularies_need_separate_matrices(kind: str, share: str):
     config = replace(KINDS[kind], share=share)
     assert make(config, 11, 11)(SOURCE, TARGET).shape == (3, 4, 11)
     if share in ("all", "embeddings"):
@@ -262,7 +262,7 @@ def test_only_languages_with_matrices_of_their_own_may_have_vocabularies_of_thei
 
 @SHARE
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_call_with_other_parameters_leaves_the_model_as_it_was(kind: str, share: str):
+def test_call_with_other_parameters_leaves_the_model_as_it_was(kind: str, share: str):
     model = make(replace(KINDS[kind], share=share))
     before = model(SOURCE, TARGET)
     others = {name: torch.randn_like(parameter) for name, parameter in model.named_parameters()}
@@ -306,7 +306,7 @@ def test_half_precision_is_near_full_precision():
     assert gap(model.bfloat16()(SOURCE, TARGET).float(), full) < 0.1 * gap(full, torch.zeros_like(full))
 
 
-def test_nothing_in_the_model_insists_on_a_device(transformer: Model):
+def test_model_insists_on_no_device(transformer: Model):
     before = transformer(SOURCE, TARGET, REAL)
     with torch.device("meta"):
         assert torch.equal(transformer(SOURCE, TARGET, REAL), before)

@@ -47,14 +47,14 @@ def test_packing_the_wrong_positions_is_seen():
 
 
 @pytest.mark.parametrize("move", ["pack", "unpack"])
-def test_the_gradients_of_both_moves_are_right_twice_over(move: str):
+def test_packing_and_unpacking_have_right_gradients_twice_over(move: str):
     packing = Packing(REAL)
     x = torch.randn((*REAL.shape, 2) if move == "pack" else (int(REAL.sum()), 2), requires_grad=True)
     assert torch.autograd.gradcheck(getattr(packing, move), x)
     assert torch.autograd.gradgradcheck(getattr(packing, move), x)
 
 
-def test_a_wrong_gradient_would_be_found():
+def test_wrong_packing_gradient_is_found_control():
     class Wrong(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
@@ -68,7 +68,7 @@ def test_a_wrong_gradient_would_be_found():
         torch.autograd.gradcheck(Wrong.apply, torch.randn(*REAL.shape, 2, requires_grad=True))
 
 
-def test_a_full_batch_is_packed_by_a_change_of_view():
+def test_full_batch_is_packed_by_a_change_of_view():
     x = torch.randn(2, 3, 4)
     for packing in (Packing.full(x[..., 0]), Packing(torch.ones(2, 3, dtype=torch.bool))):
         assert packing.pack(x).data_ptr() == x.data_ptr()
@@ -78,7 +78,7 @@ def test_a_full_batch_is_packed_by_a_change_of_view():
     assert Packing(REAL).pack(torch.randn(*REAL.shape, 4)).shape == (8, 4)
 
 
-def test_the_mask_is_true_where_a_token_is():
+def test_packing_mask_is_true_where_a_token_is():
     assert torch.equal(Packing(REAL).mask, REAL[:, None, None, :])
 
 
@@ -94,7 +94,7 @@ def in_bfloat16(real: Tensor) -> Packing:
 
 
 @pytest.mark.parametrize("real", [REAL, torch.ones(2, 3, dtype=torch.bool), torch.arange(MULTIPLE).view(1, -1) > 0])
-def test_where_matmuls_are_planned_for_each_number_of_rows_these_are_few(real: Tensor):
+def test_packed_rows_have_few_numbers_where_matmuls_are_planned_for_each(real: Tensor):
     x, packing, exact = torch.randn(*real.shape, 3, requires_grad=True), in_bfloat16(real), Packing(real)
     packed, tokens = packing.pack(x), int(real.sum())
     assert len(packed) == MULTIPLE == packing.rows
@@ -113,11 +113,13 @@ def test_where_matmuls_are_planned_for_each_number_of_rows_these_are_few(real: T
 
 
 @pytest.mark.parametrize("config", [TINY, TINY_RECURRENT])
-def test_the_rows_without_tokens_change_no_loss_and_no_gradient(config: ModelConfig, monkeypatch: pytest.MonkeyPatch):
+def test_packed_rows_without_tokens_change_no_loss_and_no_gradient(
+    config: ModelConfig, monkeypatch: pytest.MonkeyPatch
+):
     """In float64, so that the order of sums does not matter."""
     torch.manual_seed(2)
     model = build(config, 11).double().eval()
-    objective, batch = Objective(model, 0.1), Batch.of([[5, 6, 7], [8]], [[4, 5], [6, 7, 8, 9]])
+    objective, batch = Objective(model, 0.1), Batch.from_pairs([[5, 6, 7], [8]], [[4, 5], [6, 7, 8, 9]])
     found = []
     for multiple in (1, 7, MULTIPLE):
         for module in (dragoman.model.packing, dragoman.training.loss):

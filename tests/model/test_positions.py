@@ -1,6 +1,7 @@
 """How a Transformer knows word order. Shapes as in dragoman.model.positions."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from transformers import M2M100Config
 from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
 
-from dragoman.config import AttentionConfig
+from dragoman.config import AttentionConfig, TransformerConfig
 from dragoman.errors import UsageError
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.capture import AttentionCapture
@@ -31,8 +32,15 @@ HEADS, D_K, D_MODEL, PLACES = 2, 6, 12, 10
 pytestmark = pytest.mark.usefixtures("seeded_double_precision")
 
 
+def config_of(
+    positions: Any, d_model: int = D_MODEL, d_k: int = D_K, max_length: int = PLACES, heads: int = HEADS
+) -> TransformerConfig:
+    attention = AttentionConfig(heads, d_k, d_k)
+    return TransformerConfig(d_model, attention=attention, positions=positions, max_length=max_length)
+
+
 def scheme(name: str, d_model: int = D_MODEL, d_k: int = D_K, max_length: int = PLACES):
-    positions = POSITIONS[name](d_model, HEADS, d_k, max_length)
+    positions = build_positions(config_of(name, d_model, d_k, max_length))
     for table in positions.parameters():
         nn.init.normal_(table)
     return positions
@@ -53,16 +61,6 @@ def model_with(positions: str, first_position: int = 0, **changes) -> Transforme
 # The sinusoids of the paper.
 
 
-def test_the_first_four_places_of_four_numbers():
-    expected = [
-        [0, 1, 0, 1],
-        [0.8415, 0.5403, 0.0100, 1.0],
-        [0.9093, -0.4161, 0.0200, 0.9998],
-        [0.1411, -0.9900, 0.0300, 0.9996],
-    ]
-    assert gap(sinusoids(4, 4), torch.tensor(expected)) <= 5.1e-5
-
-
 def of_the_paper(place: int, column: int, size: int) -> float:
     angle = place / 10000 ** (2 * (column // 2) / size)
     return math.cos(angle) if column % 2 else math.sin(angle)
@@ -79,7 +77,7 @@ def table_of(formula, length: int, size: int) -> Tensor:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 6, 7, 12])
-def test_sinusoids_are_the_formulas_of_the_paper_and_of_marian_also_for_odd_sizes(size):
+def test_sinusoids_are_the_formulas_of_the_paper_and_of_marian(size):
     paper, marian = sinusoids(20, size), sinusoids_in_halves(20, size)
     assert gap(paper, table_of(of_the_paper, 20, size)) <= 1e-12
     assert gap(marian, table_of(of_marian, 20, size)) <= 1e-12
@@ -91,7 +89,7 @@ def test_sinusoids_are_the_formulas_of_the_paper_and_of_marian_also_for_odd_size
 
 @pytest.mark.parametrize("name", ["sinusoidal", "sinusoidal-halves"])
 @pytest.mark.parametrize("places", [3 * PLACES, FIRST_LENGTH + 1])
-def test_the_table_of_sinusoids_is_there_when_it_is_needed(name, places):
+def test_table_of_sinusoids_is_there_when_it_is_needed(name, places):
     positions, x = scheme(name), torch.randn(1, places, D_MODEL)
     formula = {"sinusoidal": of_the_paper, "sinusoidal-halves": of_marian}[name]
     assert positions.table.size(0) == 0
@@ -103,7 +101,7 @@ def test_the_table_of_sinusoids_is_there_when_it_is_needed(name, places):
 
 
 @pytest.mark.parametrize("name", [name for name, kind in POSITIONS.items() if issubclass(kind, Table)])
-def test_a_grown_table_keeps_the_type_of_the_old_one(name):
+def test_grown_table_keeps_the_type_of_the_old_one(name):
     positions = scheme(name).float()
     positions.embed(torch.randn(1, 2 * FIRST_LENGTH, D_MODEL), 0)
     positions.rotate(torch.randn(1, HEADS, 2 * FIRST_LENGTH, D_K), 0)
@@ -112,13 +110,13 @@ def test_a_grown_table_keeps_the_type_of_the_old_one(name):
 
 
 @pytest.mark.parametrize("name", POSITIONS)
-def test_only_what_learns_is_saved(name):
+def test_positions_save_only_what_learns(name):
     """Tables are computed again."""
     assert set(scheme(name).state_dict()) == {parameter for parameter, _ in scheme(name).named_parameters()}
 
 
 @pytest.mark.parametrize("name", POSITIONS)
-def test_the_end_of_a_sentence_gets_what_it_gets_in_the_whole(name):
+def test_positions_of_the_end_of_a_sentence_are_those_in_the_whole(name):
     positions, x = scheme(name), torch.randn(2, 8, D_MODEL)
     heads = torch.randn(2, HEADS, 8, D_K)
     bias = positions.bias(0, 8, 8)
@@ -129,7 +127,7 @@ def test_the_end_of_a_sentence_gets_what_it_gets_in_the_whole(name):
 
 
 @pytest.mark.parametrize("name", [name for name in POSITIONS if name != "none"])
-def test_another_place_gets_something_else(name):
+def test_positions_of_another_place_differ_control(name):
     positions, x = scheme(name), torch.randn(2, 3, D_MODEL)
     heads = torch.randn(2, HEADS, 3, D_K)
     bias = positions.bias(0, 3, 8)
@@ -140,15 +138,18 @@ def test_another_place_gets_something_else(name):
     )
 
 
-def test_an_unknown_scheme_is_refused_with_the_names_that_there_are():
-    with pytest.raises(UsageError, match=r"^no position scheme .slope.*choose from none, sinusoidal, "):
-        build_positions("slope", D_MODEL, HEADS, D_K, PLACES)
+def test_position_schemes_without_a_line_are_refused_with_known_names(monkeypatch):
+    config = config_of("relative")
+    assert isinstance(build_positions(config), Relative)
+    monkeypatch.delitem(POSITIONS, "relative")
+    with pytest.raises(UsageError, match=r"^no position scheme .relative.*choose from none, sinusoidal, "):
+        build_positions(config)
 
 
 # Learned places.
 
 
-def test_learned_places_are_added_to_the_embeddings_and_only_those_in_use_learn():
+def test_learned_positions_are_added_and_only_those_in_use_learn():
     positions, x = scheme("learned"), torch.randn(2, 3, D_MODEL)
     embedded = positions.embed(x, 4)
     assert torch.equal(embedded, x + positions.table.weight[4:7])
@@ -157,13 +158,13 @@ def test_learned_places_are_added_to_the_embeddings_and_only_those_in_use_learn(
     assert used.tolist() == [4 <= place < 7 for place in range(PLACES)]
 
 
-def test_encoder_and_decoder_learn_places_of_their_own():
+def test_learned_positions_of_encoder_and_decoder_are_separate():
     model = model_with("learned")
     assert model.encoder_positions.table.weight is not model.decoder_positions.table.weight
 
 
-def test_a_learned_table_begins_as_small_as_embeddings():
-    table = build_positions("learned", 400, 4, 100, 1000).table.weight
+def test_learned_table_begins_as_small_as_embeddings():
+    table = build_positions(config_of("learned", 400, 100, 1000, heads=4)).table.weight
     assert table.std().item() == pytest.approx(400**-0.5, rel=0.02)
 
 
@@ -197,7 +198,7 @@ def test_rotary_positions_turn_by_the_angles_of_the_paper(start):
 
 
 def test_rotary_positions_refuse_what_has_no_pairs():
-    with pytest.raises(ValueError, match=r"even.*5"):
+    with pytest.raises(UsageError, match=r"even.*5"):
         scheme("rotary", d_k=5)
     with pytest.raises(UsageError, match=r"even.*5"):
         model_with("rotary", d_k=5, d_v=6)
@@ -208,7 +209,7 @@ def test_rotary_positions_refuse_what_has_no_pairs():
 
 
 @pytest.mark.parametrize("reach", [3, Relative.reach])
-def test_relative_scores_are_looked_up_by_head_and_distance_up_to_their_reach(monkeypatch, reach):
+def test_relative_scores_depend_on_head_and_distance_within_reach(monkeypatch, reach):
     monkeypatch.setattr(Relative, "reach", reach)
     positions = scheme("relative")
     table, start, queries, keys = positions.scores.weight, reach + 2, 5, 3 * reach
@@ -221,7 +222,7 @@ def test_relative_scores_are_looked_up_by_head_and_distance_up_to_their_reach(mo
 
 
 def test_relative_scores_begin_as_if_there_were_none():
-    fresh = POSITIONS["relative"](D_MODEL, HEADS, D_K, PLACES)
+    fresh = build_positions(config_of("relative"))
     assert (fresh.bias(0, 8, 8) == 0).all()
     assert (scheme("relative").bias(0, 8, 8) != 0).all()
 
@@ -231,7 +232,7 @@ def test_relative_scores_begin_as_if_there_were_none():
 
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize(("source", "target"), [(PLACES + 1, 3), (3, PLACES + 1)])
-def test_only_places_that_the_config_limits_limit_source_and_target(positions, source, target):
+def test_positions_limit_source_and_target_only_where_the_config_limits_them(positions, source, target):
     model, fitting = model_with(positions), torch.full((1, PLACES), 3)
     sentences = torch.full((1, source), 3), torch.full((1, target), 3)
     assert model(fitting, fitting).isfinite().all()
@@ -246,7 +247,7 @@ def test_only_places_that_the_config_limits_limit_source_and_target(positions, s
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-def test_only_an_encoder_without_positions_does_not_know_order(positions):
+def test_encoder_knows_order_unless_it_has_no_positions(positions):
     model = model_with(positions)
     for table in model.encoder_positions.parameters():
         nn.init.normal_(table)
@@ -255,7 +256,7 @@ def test_only_an_encoder_without_positions_does_not_know_order(positions):
     assert differs <= 1e-12 if positions == "none" else differs > 1e-3
 
 
-def test_a_layer_turns_its_queries_and_its_keys():
+def test_rotary_layer_turns_its_queries_and_its_keys():
     layer, rotary = MultiHeadAttention(D_MODEL, AttentionConfig(heads=HEADS)), scheme("rotary")
     x, packing = torch.randn(5, D_MODEL), Packing.full(torch.zeros(1, 5))
 
@@ -296,7 +297,7 @@ def test_attention_over_the_source_knows_distances_where_it_is_turned():
 @pytest.mark.parametrize(
     ("positions", "formula"), [("sinusoidal", sinusoids), ("sinusoidal-halves", sinusoids_in_halves)]
 )
-def test_a_sentence_may_begin_at_a_later_position_with_caches_and_without(positions, formula, sizes):
+def test_sentence_may_begin_at_a_later_position_with_caches_and_without(positions, formula, sizes):
     source, target = torch.randint(3, 9, (2, 5)), torch.randint(3, 9, (2, 7))
     found = step_by_step(model := model_with(positions, first_position=2), source, target, sizes)
     other = model_with(positions)
@@ -317,6 +318,6 @@ def test_m2m100_begins_at_position_2():
 
 
 @pytest.mark.parametrize("positions", sorted({*POSITIONS} - {"sinusoidal", "sinusoidal-halves"}))
-def test_a_first_position_without_effect_is_refused(positions):
+def test_first_position_without_effect_is_refused(positions):
     with pytest.raises(UsageError, match=f"first_position is for sinusoidal positions; positions = '{positions}'"):
         model_with(positions, first_position=2)

@@ -43,7 +43,7 @@ def exact_gelu(x: Tensor) -> Tensor:
     ("activation", "formula"),
     [("tanh", torch.tanh), ("relu", lambda x: x.clamp(min=0)), ("gelu", exact_gelu)],
 )
-def test_the_plain_cell_is_its_formula(activation, formula):
+def test_plain_cell_is_its_formula(activation, formula):
     cell, x, h = PlainRNN(5, 4, activation), torch.randn(2, 6, 5), torch.randn(2, 4)
     states, last = cell(x, torch.ones(2, 6, dtype=torch.bool), h)
     assert gap(states, by_hand(cell, x, h, formula)) <= 1e-12
@@ -63,7 +63,7 @@ def test_padding_leaves_the_plain_state_as_it_is():
     assert gap(read_on, alone_last) > 1e-3
 
 
-def test_a_backward_cell_reads_from_the_end():
+def test_backward_cell_reads_from_the_end():
     cell, x = PlainRNN(5, 4, "tanh", backward=True), torch.randn(2, 6, 5)
     real, h = torch.ones(2, 6, dtype=torch.bool), torch.zeros(2, 4)
     states, last = cell(x, real, h)
@@ -77,7 +77,7 @@ def test_a_backward_cell_reads_from_the_end():
 
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("directions", [1, 2])
-def test_a_stack_of_cells_equals_the_one_of_pytorch(cell, directions):
+def test_stack_of_cells_equals_the_one_of_pytorch(cell, directions):
     ours = Recurrence(replace(LITTLE, cell=cell), directions)
     theirs = CELLS[cell](8, 8 // directions, 2, batch_first=True, bidirectional=directions == 2)
     with torch.no_grad():
@@ -115,7 +115,7 @@ def slopes(recurrence: Recurrence, half: slice) -> Tensor:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_the_forward_half_ignores_the_future_and_the_backward_half_the_past(cell):
+def test_forward_half_ignores_the_future_and_the_backward_half_the_past(cell):
     one, two = (Recurrence(replace(LITTLE, cell=cell, layers=1), directions) for directions in (1, 2))
     all_pairs = torch.ones(5, 5, dtype=torch.bool)
     assert torch.equal(slopes(one, slice(0, 8)), all_pairs.tril())
@@ -123,7 +123,7 @@ def test_the_forward_half_ignores_the_future_and_the_backward_half_the_past(cell
     assert torch.equal(slopes(two, slice(4, 8)), all_pairs.triu())
 
 
-def test_an_odd_width_has_no_two_halves():
+def test_odd_width_has_no_two_halves():
     with pytest.raises(UsageError, match=r"7.*two directions"):
         RecurrentConfig(d_model=7)
     assert Recurrent(RecurrentConfig(d_model=7, bidirectional=False), WORDS).eval()(SOURCE, TARGET).isfinite().all()
@@ -131,7 +131,7 @@ def test_an_odd_width_has_no_two_halves():
 
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("layers", [1, 2])
-def test_the_decoder_begins_where_both_directions_ended(cell, layers):
+def test_decoder_begins_where_both_directions_ended(cell, layers):
     model = little(cell=cell, layers=layers)
     state = model.start(SOURCE)
     ends = torch.stack([memory[length - 1, :4] for memory, length in zip(state.memory, (5, 3, 2), strict=True)])
@@ -148,7 +148,7 @@ def logits_with(model: Recurrent, **changed) -> Tensor:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_fixed_context_is_the_last_state_of_the_encoder_and_nothing_else(cell):
+def test_fixed_context_is_the_last_state_of_the_encoder(cell):
     model = little(cell=cell, attention="none")
     before, state = model(SOURCE, TARGET), model.start(SOURCE)
     others = {"memory": torch.randn(3, 5, 8), "keys": torch.randn(3, 5, 8), "mask": ~state.mask}
@@ -168,7 +168,7 @@ def context_and_weights(model: Recurrent) -> tuple[Tensor, Tensor, Tensor, Tenso
 
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("attention", ["dot", "additive"])
-def test_the_context_is_the_weighted_mean_of_the_encoder_states(cell, attention):
+def test_context_is_the_weighted_mean_of_the_encoder_states(cell, attention):
     model = little(cell=cell, attention=attention)
     states, context, memory, weights = context_and_weights(model)
     vectors = model.combine(torch.cat([states, context], -1)).tanh().flatten(0, 1)
@@ -181,7 +181,7 @@ def test_the_context_is_the_weighted_mean_of_the_encoder_states(cell, attention)
 
 
 @pytest.mark.parametrize("attention", ["dot", "additive"])
-def test_the_weights_are_the_softmax_of_plain_products_or_of_one_hidden_layer(attention):
+def test_recurrent_weights_are_the_softmax_of_products_or_a_hidden_layer(attention):
     model = little(attention=attention)
     layer = model.attention
     if attention == "additive":

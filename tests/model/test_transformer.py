@@ -12,10 +12,8 @@ from torch import Tensor, nn
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
 from dragoman.config.presets import PRESETS
-from dragoman.inspection.layers import layer_outputs
 from dragoman.model import outline, parameter_count
 from dragoman.model.attention import explicit_attention, fused_attention
-from dragoman.model.packing import Packing
 from dragoman.model.positions import sinusoids
 from dragoman.model.transformer import ACTIVATIONS, DecoderLayer, Dropout, FeedForward, Residual, Transformer
 
@@ -62,7 +60,7 @@ BASE_SIZE = 63_045_632
         ("bias of the output", {"output_bias": True}, BASE_SIZE + 37_000),
     ],
 )
-def test_the_models_of_table_3_and_others_have_these_parameters(row, changes, parameters):
+def test_models_of_table_3_and_others_have_these_parameters(row, changes, parameters):
     config = replace(TransformerConfig(), **changes)
     assert parameter_count(outline(config, 37_000)) == parameters
     if row in ("base", "big"):
@@ -152,7 +150,7 @@ def test_outputs_and_gradients_equal_those_of_pytorch(norm_first, activation):
 
 
 @NORMS
-def test_the_other_norm_order_is_another_model(norm_first):
+def test_norm_order_makes_another_model(norm_first):
     ours, theirs = side_by_side(norm_first)
     other = Theirs(ours, not norm_first)
     other.load_state_dict(theirs.state_dict(), strict=False)
@@ -177,7 +175,7 @@ def test_steps_have_the_gradients_of_one_pass(sizes):
     assert max(gap(a, b) for a, b in zip(of_other, of_pass, strict=True)) > 1e-3
 
 
-def test_without_its_mask_the_decoder_would_see_the_future():
+def test_decoder_without_its_mask_sees_the_future_control():
     model = little()
     for layer in model.decoder:
         layer.attention.kernel = lambda query, key, value, mask, dropout: fused_attention(
@@ -188,7 +186,7 @@ def test_without_its_mask_the_decoder_would_see_the_future():
     assert gap(model(SOURCE, TARGET)[:, :2], model(SOURCE, other)[:, :2]) > 1e-3
 
 
-def test_no_output_has_a_slope_toward_a_later_input():
+def test_outputs_have_no_slope_toward_later_inputs():
     model = little()
     vectors = torch.randn(1, 4, 8)
 
@@ -253,7 +251,7 @@ def error_of_gradients(model: Transformer) -> float:
         pytest.param("additive", False, marks=pytest.mark.slow),
     ],
 )
-def test_all_gradients_are_the_derivatives_of_the_loss(norm_first, score):
+def test_gradients_are_the_derivatives_of_the_loss(norm_first, score):
     model = little(
         attention=AttentionConfig(heads=2, score=score),
         feed_forward=FeedForwardConfig(d_ff=12, activation="gelu"),
@@ -276,7 +274,7 @@ def test_embeddings_are_multiplied_by_the_root_of_d_model_or_left_alone():
         assert gap(model.start(SOURCE).memory, factor * model.source_embedding(SOURCE[SOURCE != PAD])) <= 1e-12
 
 
-def test_a_shared_matrix_stays_shared_when_loaded():
+def test_shared_matrix_stays_shared_when_loaded():
     model, other = little(share="all"), little(share="all")
     before = other(SOURCE, TARGET)
     other.load_state_dict(model.state_dict())
@@ -286,7 +284,7 @@ def test_a_shared_matrix_stays_shared_when_loaded():
 
 
 @pytest.mark.parametrize("pad", [0, 7])
-def test_the_vector_of_padding_begins_as_zeros(pad):
+def test_vector_of_padding_begins_as_zeros(pad):
     model = Transformer(replace(LITTLE, share="none"), WORDS, pad=pad)
     for table in (model.source_embedding, model.target_embedding):
         assert torch.equal(table.weight.abs().sum(-1) == 0, torch.arange(WORDS) == pad)
@@ -307,7 +305,7 @@ def test_matrices_begin_as_xavier_drew_them_and_biases_as_zeros():
 
 
 @NORMS
-def test_the_norm_stands_where_the_setting_says(norm_first):
+def test_norm_stands_where_the_setting_says(norm_first):
     around, x, linear = Residual(replace(LITTLE, norm_first=norm_first)), torch.randn(5, 8), nn.Linear(8, 8)
     before, after = x + linear(around.norm(x)), around.norm(x + linear(x))
     right, wrong = (before, after) if norm_first else (after, before)
@@ -316,7 +314,7 @@ def test_the_norm_stands_where_the_setting_says(norm_first):
 
 
 @NORMS
-def test_every_norm_adds_the_epsilon_of_the_settings(norm_first):
+def test_norms_add_the_epsilon_of_the_settings(norm_first):
     model = Transformer(replace(LITTLE, norm_first=norm_first, norm_epsilon=1e-3), WORDS)
     norms = [module for module in model.modules() if isinstance(module, nn.LayerNorm)]
     assert [norm.eps for norm in norms] == [1e-3] * (10 + 2 * norm_first)
@@ -338,7 +336,7 @@ def test_layer_norm_looks_at_one_token_at_a_time():
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_the_network_is_two_convolutions_of_width_1(activation):
+def test_feed_forward_network_is_two_convolutions_of_width_1(activation):
     network, x = FeedForward(8, FeedForwardConfig(d_ff=12, activation=activation)), torch.randn(2, 5, 8)
     hidden = F.conv1d(x.mT, network.hidden.weight[:, :, None], network.hidden.bias)
     out = F.conv1d(ACTIVATIONS[activation](hidden), network.out.weight[:, :, None], network.out.bias).mT
@@ -370,7 +368,7 @@ def test_dropout_follows_both_embeddings_every_sublayer_and_where_set_the_hidden
 
 
 @NORMS
-def test_dropout_acts_on_the_output_of_a_sublayer_and_not_on_the_sum(norm_first):
+def test_dropout_acts_on_the_sublayer_output_before_the_sum(norm_first):
     around, x = Residual(replace(LITTLE, norm_first=norm_first, dropout=0.5)).train(), torch.randn(500, 8)
     around.norm = nn.Identity()
     out = around(x, torch.ones_like)
@@ -384,34 +382,6 @@ def test_dropout_of_nearly_everything_still_leaves_numbers(rate):
     kept = Dropout(rate).train()(torch.ones(1000))
     assert kept.isfinite().all()
     assert kept.count_nonzero() < 1000
-
-
-# What every layer puts out.
-
-
-def test_layer_outputs_are_one_per_layer_and_padded_with_zeros():
-    model = little(encoder_layers=3)
-    before = model(SOURCE, TARGET)
-    with layer_outputs(model) as outputs:
-        assert torch.equal(model(SOURCE, TARGET), before)
-    assert outputs.encoder.shape == (3, 3, 5, 8)
-    assert outputs.decoder.shape == (2, 3, 4, 8)
-    assert torch.equal(outputs.encoder.abs().sum(-1) > 0, (SOURCE != PAD).expand(3, -1, -1))
-    assert torch.equal(Packing(SOURCE != PAD).pack(outputs.encoder[-1]), model.start(SOURCE).memory)
-    outputs.encoder[0].square().sum().backward()
-    slopes = [layer.attention.query.weight.grad for layer in model.encoder]
-    assert slopes[0].any()
-    assert not slopes[1].any()
-
-
-def test_layer_outputs_are_no_longer_collected_afterwards_nor_after_an_error():
-    model = little()
-    with layer_outputs(model) as ended:
-        model(SOURCE, TARGET)
-    with pytest.raises(RuntimeError), layer_outputs(model) as broken:
-        raise RuntimeError
-    model(SOURCE, TARGET)
-    assert (len(ended.encoder_layers), len(broken.encoder_layers)) == (2, 0)
 
 
 # Variants from outside, without a change in the model.
@@ -452,7 +422,7 @@ def restricted(model: Transformer, radius: int = 1) -> None:
 
 
 @pytest.mark.parametrize("change", [share_projections, without_residuals, with_batch_norm, restricted])
-def test_a_part_may_be_replaced_from_outside(change):
+def test_model_part_may_be_replaced_from_outside(change):
     """The changed model computes, learns, and is another one than before."""
     model = little()
     size, before = parameter_count(model), model(SOURCE, TARGET)
@@ -473,7 +443,7 @@ def explicitly(model: Transformer) -> None:
 
 
 @pytest.mark.parametrize("change", [explicitly, partial(restricted, radius=5)], ids=["explicit", "as wide as it is"])
-def test_a_part_that_does_the_same_changes_nothing(change):
+def test_model_part_that_does_the_same_changes_nothing(change):
     """The control: another kernel of the same function, and a radius as wide as the sentence."""
     model = little()
     before = model(SOURCE, TARGET)

@@ -25,16 +25,10 @@ from dragoman.config import AttentionConfig, ModelConfig, RecurrentConfig, Trans
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
-from dragoman.files import MANIFEST, fingerprint, new_folder, replace_file
 from dragoman.model import Model, build, outline
-from dragoman.model_folder import (
-    Description,
-    expected_shapes,
-    read_model,
-    read_tensors,
-    verify_files,
-    write_model,
-)
+from dragoman.model_folder import read_model, verify_files, write_model
+from dragoman.model_folder.weights import Description, expected_shapes, read_tensors
+from dragoman.storage.writing import MANIFEST, fingerprint, new_folder, replace_file
 from dragoman.training.card import read_card
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
@@ -60,7 +54,7 @@ def refused(folder: Path) -> str:
 
 def write(folder: Path, model: Model, tokenizer: Tokenizer) -> Path:
     with new_folder(folder) as draft:
-        write_model(draft, model, Tokenizers.of(tokenizer), "# card\n")
+        write_model(draft, model, Tokenizers.from_tokenizer(tokenizer), "# card\n")
     return folder
 
 
@@ -74,7 +68,7 @@ def assert_same_weights(one: Model, other: Model) -> None:
 
 @pytest.mark.parametrize("share", ["all", "embeddings", "output", "none"])
 @pytest.mark.parametrize("kind", ["transformer", "recurrent"])
-def test_a_model_comes_back_to_the_bit(tmp_path: Path, tokenizer: Tokenizer, share: str, kind: str):
+def test_model_comes_back_to_the_bit(tmp_path: Path, tokenizer: Tokenizer, share: str, kind: str):
     config = {"transformer": TINY, "recurrent": TINY_RECURRENT}[kind]
     torch.manual_seed(5)
     model = build(type(config)(**{**vars(config), "share": share}), len(tokenizer)).eval()
@@ -98,13 +92,13 @@ def test_reading_a_model_draws_no_random_weights_first(trained: Path):
     assert not torch.equal(torch.get_rng_state(), before)  # the control: this is where they would come from
 
 
-def test_a_run_folder_is_read_as_its_best_model_with_its_matrices_shared_again(trained: Path):
+def test_run_folder_is_read_as_its_best_model_with_shared_matrices(trained: Path):
     model, _ = read_model(trained)
     assert_same_weights(model, read_model(trained / "best")[0])
     assert model.output.weight is model.source_embedding.weight is model.target_embedding.weight
 
 
-def test_the_same_model_is_written_as_the_same_bytes(tmp_path: Path, tokenizer: Tokenizer):
+def test_same_model_is_written_as_the_same_bytes(tmp_path: Path, tokenizer: Tokenizer):
     model = build(TINY, len(tokenizer))
     folders = [write(tmp_path / str(number), model, tokenizer) for number in range(8)]
     assert len({(folder / MANIFEST).read_bytes() for folder in folders}) == 1
@@ -115,7 +109,7 @@ def test_the_same_model_is_written_as_the_same_bytes(tmp_path: Path, tokenizer: 
 
 @pytest.mark.parametrize("name", [*FILES, "state.json", MANIFEST])
 @pytest.mark.parametrize("share", [None, 0.0, 0.5, 0.99])
-def test_a_file_that_is_missing_or_cut_off_is_named(folder: Path, name: str, share: float | None):
+def test_file_that_is_missing_or_cut_off_is_named(folder: Path, name: str, share: float | None):
     data = (folder / name).read_bytes()
     (folder / name).unlink()
     if share is not None:
@@ -124,7 +118,7 @@ def test_a_file_that_is_missing_or_cut_off_is_named(folder: Path, name: str, sha
 
 
 @pytest.mark.parametrize("name", [*FILES, "state.json", "state.safetensors", MANIFEST])
-def test_one_bit_changed_anywhere_is_noticed(folder: Path, name: str):
+def test_bit_changed_anywhere_is_noticed(folder: Path, name: str):
     verify_files(folder)
     file, chance = folder / name, random.Random(0)
     data = file.read_bytes()
@@ -141,7 +135,7 @@ def test_one_bit_changed_anywhere_is_noticed(folder: Path, name: str):
     verify_files(folder)
 
 
-def test_something_added_and_a_file_of_another_model_are_noticed(folder: Path, tmp_path: Path, tokenizer: Tokenizer):
+def test_file_added_or_of_another_model_is_noticed(folder: Path, tmp_path: Path, tokenizer: Tokenizer):
     with (folder / "state.json").open("ab") as file:
         file.write(b"\n")
     assert "state.json" in refused(folder)
@@ -153,7 +147,7 @@ def test_something_added_and_a_file_of_another_model_are_noticed(folder: Path, t
 
 
 @pytest.mark.parametrize("name", ["missing", "empty", "a file"])
-def test_what_is_no_model_folder_is_refused_by_name(tmp_path: Path, name: str):
+def test_folder_that_is_no_model_folder_is_refused_by_name(tmp_path: Path, name: str):
     (tmp_path / "empty").mkdir()
     (tmp_path / "a file").write_text("")
     assert str(tmp_path / name) in refused(tmp_path / name)
@@ -173,7 +167,7 @@ MANIFESTS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_a_manifest_that_is_none_is_refused_by_name(folder: Path, name: str):
+def test_manifest_that_is_none_is_refused_by_name(folder: Path, name: str):
     (folder / MANIFEST).write_bytes(MANIFESTS[name])
     message = refused(folder)
     assert str(folder) in message
@@ -184,13 +178,13 @@ ELSEWHERE = ["../model/card.md", "/etc/passwd", "sub/card.md", "..", ".", "", "x
 
 
 @pytest.mark.parametrize("name", ELSEWHERE, ids=range(len(ELSEWHERE)))
-def test_a_manifest_leads_nowhere_else(folder: Path, name: str):
+def test_manifest_leads_nowhere_else(folder: Path, name: str):
     manifest = json.loads((folder / MANIFEST).read_text())
     (folder / MANIFEST).write_text(json.dumps({**manifest, name: manifest["config.json"]}))
     assert str(folder) in refused(folder)
 
 
-def test_a_card_of_any_size_is_shown_from_its_beginning(folder: Path):
+def test_card_of_any_size_is_shown_from_its_beginning(folder: Path):
     card = folder / "card.md"
     card.write_text("# short\n")
     assert read_card(folder) == "# short\n"
@@ -202,7 +196,7 @@ def test_a_card_of_any_size_is_shown_from_its_beginning(folder: Path):
     assert shown.endswith(f"({card} goes on.)\n")
 
 
-def test_the_card_is_for_people_to_edit_also_where_an_older_manifest_lists_it(folder: Path):
+def test_card_may_be_edited_even_if_an_older_manifest_lists_it(folder: Path):
     card = folder / "card.md"
     manifest = json.loads((folder / MANIFEST).read_text())
     assert card.exists()
@@ -230,7 +224,7 @@ HUGE = 40 << 30  # bytes; hashing them takes minutes
 
 
 @pytest.mark.parametrize("name", [*FILES, "state.json", "state.safetensors", "extent.json", "new.bin", MANIFEST])
-def test_a_file_that_is_larger_than_its_model_needs_is_refused_unread(folder: Path, name: str):
+def test_file_that_is_larger_than_its_model_needs_is_refused_unread(folder: Path, name: str):
     manifest = json.loads((folder / MANIFEST).read_text())
     with (folder / name).open("ab") as file:
         file.truncate(HUGE)  # it takes no room
@@ -273,14 +267,14 @@ def describe(folder: Path, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize("changes", DESCRIPTIONS, ids=str)
-def test_a_hostile_description_is_refused_by_name(folder: Path, changes: dict[str, Any]):
+def test_hostile_description_is_refused_by_name(folder: Path, changes: dict[str, Any]):
     describe(folder, **changes)
     message = refused(folder)
     assert "config.json" in message or "model.safetensors" in message
 
 
 @pytest.mark.parametrize("key", ["vocabulary", "pad", "kind"])
-def test_a_description_without_a_key_is_refused_by_name(folder: Path, key: str):
+def test_description_without_a_key_is_refused_by_name(folder: Path, key: str):
     file = folder / "config.json"
     file.write_text(json.dumps({k: v for k, v in json.loads(file.read_text()).items() if k != key}))
     signed_again(folder)
@@ -292,19 +286,19 @@ def test_a_description_without_a_key_is_refused_by_name(folder: Path, key: str):
     [b"", b"{", b"\xff", b"[" * DEEP, b'{"a":' * DEEP, b"1" * 5000, b" " * 2_000_000 + b"{}", b"[{}]", b'"a"', b"null"],
     ids=range(10),
 )
-def test_a_description_that_is_none_is_refused_by_name(folder: Path, data: bytes):
+def test_description_that_is_none_is_refused_by_name(folder: Path, data: bytes):
     (folder / "config.json").write_bytes(data)
     signed_again(folder)
     assert "config.json" in refused(folder)
 
 
-def test_a_stranger_may_sign_what_is_in_order(folder: Path):
+def test_manifest_of_a_stranger_is_accepted_where_all_is_in_order(folder: Path):
     """The control for the tests above: it is the contents that are refused, not the signature."""
     describe(folder, dropout=0.25)
     assert read_model(folder)[0].config.dropout == 0.25
 
 
-def test_a_tokenizer_with_other_ids_than_the_model_is_refused(folder: Path, tokenizer: Tokenizer):
+def test_tokenizer_with_other_ids_than_the_model_is_refused(folder: Path, tokenizer: Tokenizer):
     tokenizer.save(folder / "tokenizer.json")
     signed_again(folder)
     assert "config.json: 400 words, but tokenizer.json has 417" in refused(folder)
@@ -348,7 +342,7 @@ def test_weights_that_do_not_fit_the_description_are_refused_by_name(folder: Pat
     ],
     ids=["transformer", "recurrent"],
 )
-def test_additive_attention_is_read_by_the_name_it_had_in_version_0_1(
+def test_additive_attention_is_read_under_its_name_of_version_0_1(
     tmp_path: Path, tokenizer: Tokenizer, config: ModelConfig
 ):
     model = build(config, len(tokenizer)).eval()
@@ -403,7 +397,7 @@ def test_weights_in_another_format_are_refused_by_name(folder: Path, name: str):
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_bytes_changed_at_random_and_signed_again_are_refused_or_read_but_never_worse(folder: Path, file: str):
+def test_random_bytes_signed_again_are_refused_or_read(folder: Path, file: str):
     chance, data = random.Random(1), (folder / file).read_bytes()
     reach = min(len(data), 3000)  # for the weights: their header
     for _ in range(40):
@@ -415,7 +409,7 @@ def test_bytes_changed_at_random_and_signed_again_are_refused_or_read_but_never_
             read_model(folder)
 
 
-def test_a_model_of_another_shape_is_refused_with_both_shapes(folder: Path):
+def test_model_of_another_shape_is_refused_with_both_shapes(folder: Path):
     other = build(tiny_transformer(d_ff=48), 400)
     weights = {name: tensor.clone() for name, tensor in other.state_dict().items() if "embedding" not in name}
     save_file(weights, folder / "model.safetensors")
@@ -426,7 +420,7 @@ def test_a_model_of_another_shape_is_refused_with_both_shapes(folder: Path):
 
 
 @pytest.mark.slow
-def test_a_model_is_read_without_loading_a_compiler(trained: Path):
+def test_model_is_read_without_loading_a_compiler(trained: Path):
     """PyTorch's takes longer to load than all the rest of a start. The control: numbers are drawn for a model."""
     loaded = "print('torch._dynamo' in sys.modules)"
     code = f"""
@@ -444,7 +438,7 @@ with torch.device("meta"): build(TINY.model, 9)
     assert answers.split() == ["False", "True"]
 
 
-def test_an_outline_has_the_shapes_of_the_model_and_no_numbers():
+def test_outline_has_the_shapes_of_the_model_and_no_numbers():
     for config in (TINY, TINY_RECURRENT):
         expected, found = build(config, 30), outline(config, 30)
         shapes = [{name: tensor.shape for name, tensor in one.state_dict().items()} for one in (expected, found)]
@@ -455,7 +449,7 @@ def test_an_outline_has_the_shapes_of_the_model_and_no_numbers():
 
 @pytest.mark.parametrize("layers", [0, 1, 3])
 @pytest.mark.parametrize("changes", [{}, {"share": "none", "positions": "learned"}, {"positions": "relative"}], ids=str)
-def test_the_shapes_that_a_file_must_have_are_those_of_the_whole_model(layers: int, changes: dict[str, Any]):
+def test_expected_shapes_are_those_of_the_whole_model(layers: int, changes: dict[str, Any]):
     for config in (
         tiny_transformer(encoder_layers=layers, decoder_layers=max(1, layers), **changes),
         RecurrentConfig(d_model=16, layers=max(1, layers)),
@@ -516,7 +510,7 @@ for folder in sys.argv[2:]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is measured on Linux")
-def test_a_hostile_folder_is_refused_for_little_time_and_memory(folder: Path, tmp_path: Path):
+def test_hostile_folder_is_refused_for_little_time_and_memory(folder: Path, tmp_path: Path):
     """MiB and seconds of the processor; each costs a hundred times as much if it is read."""
     hostile = [shutil.copytree(folder, tmp_path / str(number)) for number in range(len(EXPENSIVE))]
     for copy, spoil in zip(hostile, EXPENSIVE.values(), strict=True):
@@ -551,7 +545,7 @@ def test_weights_that_the_system_cannot_read_are_not_called_damaged(folder: Path
 
 
 @pytest.mark.parametrize("reason", ["unable to mmap 8 bytes from file <{}>: Cannot allocate memory (12)", "a defect"])
-def test_too_little_memory_and_defects_are_not_errors_of_the_file(
+def test_errors_of_memory_and_defects_are_not_blamed_on_the_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch, reason: str
 ):
     file = folder / "model.safetensors"
@@ -559,6 +553,6 @@ def test_too_little_memory_and_defects_are_not_errors_of_the_file(
     def fail(_: Path) -> None:
         raise RuntimeError(reason.format(file))
 
-    monkeypatch.setattr("dragoman.model_folder.load_file", fail)
+    monkeypatch.setattr("dragoman.model_folder.weights.load_file", fail)
     with pytest.raises(RuntimeError, match=r"memory|defect"):
         read_tensors(file)

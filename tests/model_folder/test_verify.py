@@ -12,8 +12,8 @@ from conftest import Ran, signed_again, write_tsv
 from dragoman.alignment.heads import AlignmentHead
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.files import MANIFEST, fingerprint
 from dragoman.model_folder import read_model, verify_files
+from dragoman.storage.writing import MANIFEST, fingerprint
 from dragoman.text.extent import SourceExtent
 from dragoman.text.scripts import read_scripts
 from dragoman.training import integrity
@@ -47,7 +47,7 @@ def flip(file: Path) -> None:
     file.write_bytes(data)
 
 
-def test_a_run_is_verified_with_all_its_checkpoints_and_corpora(dragoman, run: Path):
+def test_run_is_verified_with_all_its_checkpoints_and_corpora(dragoman, run: Path):
     ran = dragoman("verify", "run", "--json")
     checkpoints = [f"run/checkpoints/{folder.name}" for folder in sorted((run / "checkpoints").iterdir())]
     data = [f"run/data/{name}" for name in ("dev.arrow", "tokenizer.json", "train.arrow")]
@@ -58,9 +58,7 @@ def test_a_run_is_verified_with_all_its_checkpoints_and_corpora(dragoman, run: P
     assert "190 pairs" in lines[-1]
 
 
-def test_a_checkpoint_that_its_run_deletes_meanwhile_is_not_damage(
-    dragoman, run: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_checkpoint_that_its_run_deletes_meanwhile_is_not_damage(dragoman, run: Path, monkeypatch: pytest.MonkeyPatch):
     """The control: a file of a folder that stays."""
     gone, *_, stays = sorted((run / "checkpoints").iterdir())
     seen = integrity.find_damage
@@ -79,7 +77,7 @@ def test_a_checkpoint_that_its_run_deletes_meanwhile_is_not_damage(
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "state.json", "alignment.json", "tokenizer.json"])
-def test_a_damaged_file_is_named_with_what_was_expected(dragoman, run: Path, model: Path, name: str):
+def test_damaged_file_is_named_with_what_was_expected(dragoman, run: Path, model: Path, name: str):
     flip(model / name)
     (model / "config.json").unlink()
     expected = json.loads((model / MANIFEST).read_text())[name]
@@ -109,14 +107,14 @@ def test_damaged_and_exchanged_data_of_a_run_is_named(dragoman, run: Path, token
     assert dragoman("verify", "run").code == 0
 
 
-def test_a_checkpoint_without_manifest_and_a_link_to_nowhere_are_damage(dragoman, run: Path, model: Path):
+def test_checkpoint_without_manifest_and_a_link_to_nowhere_are_damage(dragoman, run: Path, model: Path):
     (model / MANIFEST).unlink()
     assert found(dragoman("verify", "run", "--json"))["damaged"] == [f"run/checkpoints/{model.name}"]
     shutil.rmtree(run / "checkpoints")
     assert found(dragoman("verify", "run", "--json"))["damaged"] == ["run/best", "run/last"]
 
 
-def test_what_is_of_a_newer_format_is_not_called_damaged(dragoman, run: Path, model: Path):
+def test_newer_format_is_not_called_damaged(dragoman, run: Path, model: Path):
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "format": 99}))
     signed_again(model)
@@ -143,7 +141,7 @@ def test_synthetic_pairs_are_compared_with_their_record(dragoman, tmp_path: Path
 
 
 @pytest.mark.parametrize("path", ["nowhere", "empty", "note.txt"])
-def test_nothing_to_verify_is_an_error(dragoman, tmp_path: Path, path: str):
+def test_verify_of_nothing_is_an_error(dragoman, tmp_path: Path, path: str):
     (tmp_path / "empty").mkdir()
     (tmp_path / "note.txt").write_text("")
     ran = dragoman("verify", path)
@@ -161,7 +159,7 @@ def unlist(folder: Path, *names: str) -> None:
     (folder / MANIFEST).write_text(json.dumps({name: own for name, own in manifest.items() if name not in names}))
 
 
-def test_files_that_the_manifest_does_not_list_are_named_and_used_by_no_reader(dragoman, model: Path):
+def test_unlisted_files_are_named_and_never_read(dragoman, model: Path):
     readers = {name: getattr(reader, "load", reader) for name, reader in RECORDS.items()}
     assert all(reader(model) for reader in readers.values())  # the control
     unlist(model, *readers)
@@ -172,7 +170,7 @@ def test_files_that_the_manifest_does_not_list_are_named_and_used_by_no_reader(d
 
 
 @pytest.mark.parametrize("name", ["state.json", "state.safetensors"])
-def test_a_state_that_the_manifest_does_not_list_is_not_resumed_from(model: Path, name: str):
+def test_state_that_the_manifest_does_not_list_is_not_resumed_from(model: Path, name: str):
     load_checkpoint(model)  # the control
     unlist(model, name)
     with pytest.raises(DragomanError, match=f"does not list {name}"):
@@ -184,7 +182,7 @@ def test_a_state_that_the_manifest_does_not_list_is_not_resumed_from(model: Path
 
 
 @pytest.mark.parametrize("name", ["card.md", "alignment.json", "config.json", "notes.txt"])
-def test_a_file_that_is_a_link_out_of_the_folder_is_refused(dragoman, model: Path, tmp_path: Path, name: str):
+def test_file_that_is_a_link_out_of_the_folder_is_refused(dragoman, model: Path, tmp_path: Path, name: str):
     outside = tmp_path / "outside"
     outside.write_bytes((model / name).read_bytes() if (model / name).exists() else b"secret")
     (model / name).unlink(missing_ok=True)
@@ -212,7 +210,7 @@ def test_links_that_stay_inside_and_folders_that_are_links_are_followed(
 
 
 @pytest.mark.parametrize("name", ["config.toml", "metrics.jsonl", "data/train.arrow", "data/tokenizer.json"])
-def test_a_run_with_a_link_out_of_it_is_not_resumed_and_not_drawn(dragoman, run: Path, tmp_path: Path, name: str):
+def test_run_with_a_link_out_of_it_is_neither_resumed_nor_drawn(dragoman, run: Path, tmp_path: Path, name: str):
     shutil.move(run / name, tmp_path / "outside")
     (run / name).symlink_to(tmp_path / "outside")
     ran = dragoman("train", "--train", "a.tsv", "--dev", "b.tsv", "--out", "run")

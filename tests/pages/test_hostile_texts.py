@@ -61,7 +61,7 @@ def page(visit: Any, hostile: Hostile, capfd: pytest.CaptureFixture[str]) -> Ite
         assert not any(word in told for word in ("alert", "evil", "__proto__"))
 
 
-def test_there_are_fifty_of_them_and_they_would_run(chromium: Any):
+def test_hostile_texts_are_fifty_and_would_run(chromium: Any):
     assert len(set(HOSTILE)) == 50
     tab = chromium.new_page()
     ran: list[str] = []
@@ -71,7 +71,7 @@ def test_there_are_fifty_of_them_and_they_would_run(chromium: Any):
     tab.close()
 
 
-def test_in_a_text_and_its_translation(page: Visit):
+def test_hostile_texts_in_a_text_and_its_translation(page: Visit):
     tab = page.tab
     page.type("\n".join(HOSTILE))
     page.shows("\n".join(HOSTILE))
@@ -96,7 +96,7 @@ def test_in_a_text_and_its_translation(page: Visit):
     expect(tab.locator("#announcement")).to_have_text(re.compile(re.escape(f"In Korean: {HOSTILE[2]}")))  # read out
 
 
-def test_in_what_a_server_says_of_a_translation(page: Visit):
+def test_hostile_texts_in_what_a_server_says_of_a_translation(page: Visit):
     flags = [f"{what} {text}" for text in HOSTILE for what in ("lost", "no")]
     known = {"flags": flags, "terms_met": HOSTILE, "alternatives": HOSTILE, "segments": [], "terms_missed": []}
     says = {"text": "x", "source": "en", "score": -1.0, "alternative_scores": [-2.0] * 50, **known}
@@ -110,7 +110,7 @@ def test_in_what_a_server_says_of_a_translation(page: Visit):
 
 
 @pytest.mark.slow
-def test_in_every_panel_and_in_the_name_of_the_model(page: Visit):
+def test_hostile_texts_in_every_panel_and_the_name_of_the_model(page: Visit):
     tab = page.tab
     text = f"Text {HOSTILE[2]} and {HOSTILE[4]}."
     page.type(text)
@@ -138,7 +138,7 @@ def test_in_every_panel_and_in_the_name_of_the_model(page: Visit):
         assert "<script" not in saved
 
 
-def test_in_a_glossary(page: Visit):
+def test_hostile_texts_in_a_glossary(page: Visit):
     tab = page.tab
     tab.locator("#glossary > summary").click()
     lines = "".join(f"{text}\t{text}\n" for text in HOSTILE)
@@ -184,7 +184,7 @@ DROP = """([names, content]) => {
 
 
 @pytest.mark.slow
-def test_in_a_document_and_its_name(page: Visit, hostile: Hostile, open_page: Any):
+def test_hostile_texts_in_a_document_and_its_name(page: Visit, hostile: Hostile, open_page: Any):
     tab = page.tab
     paragraphs = "".join(f"<p>{html.escape(text)}</p>\n" for text in HOSTILE)
     tab.evaluate(DROP, [[f"{text}.html" for text in HOSTILE], f"<html><body>\n{paragraphs}</body></html>"])
@@ -201,7 +201,7 @@ def test_in_a_document_and_its_name(page: Visit, hostile: Hostile, open_page: An
     assert all(path.resolve().is_relative_to(hostile.state) for path in hostile.state.rglob("*"))
 
 
-def test_in_the_name_of_a_run(visit: Any, hostile: Hostile):
+def test_hostile_texts_in_the_name_of_a_run(visit: Any, hostile: Hostile):
     page = visit(None, at=hostile.server)
     page.tab.goto(f"{page.url}/runs")
     names = page.tab.locator("#runs tbody th")

@@ -27,7 +27,7 @@ OTHER = "The cat likes 3 black bears."
 # The files.
 
 
-def test_what_the_server_serves_is_what_the_pages_to_share_have_in_them(server: Running):
+def test_served_files_are_those_in_the_pages_to_share(server: Running):
     script = page_script("page") + page_script("history")
     own = {file.name for file in [*WEB.glob("*.js"), *WEB.glob("*.css")]}
     shared = {file.name for file in [*INSPECTION.glob("*.js"), *INSPECTION.glob("*.css")]}
@@ -45,7 +45,7 @@ def test_what_the_server_serves_is_what_the_pages_to_share_have_in_them(server: 
         assert server.ask("GET", f"/page/{name}").status == 404
 
 
-def test_the_page_is_small_and_asks_for_nothing_but_its_own_files(server: Running):
+def test_live_page_is_small_and_asks_for_its_files_only(server: Running):
     answer = server.ask("GET", "/")
     html = answer.body.decode()
     policy = answer.headers["content-security-policy"]
@@ -65,7 +65,7 @@ def test_the_page_is_small_and_asks_for_nothing_but_its_own_files(server: Runnin
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\(|new Function|https?:", code)
 
 
-def test_every_text_of_the_page_is_there_in_both_languages():
+def test_live_page_has_its_texts_in_both_languages():
     own = [json.loads((WEB / f"{name}.json").read_text(encoding="utf-8")) for name in ("strings", "runs")]
     english, korean = (own[0][language] | own[1][language] for language in ("en", "ko"))
     assert not own[0]["en"].keys() & own[1]["en"].keys()
@@ -101,7 +101,7 @@ def answered(server: Running, *texts: str, **fields: Any) -> list[str]:
     return [one["text"] for one in server.ask("POST", "/api/v1/translate", body).json["translations"]]
 
 
-def test_what_is_typed_is_translated_and_only_new_lines_are_asked_for(visit, server: Running):
+def test_typed_text_is_translated_and_only_new_lines_are_asked_for(visit, server: Running):
     page = visit("#source=en&target=ko")
     first, second = answered(server, TEXT, OTHER)
     page.type(TEXT)
@@ -118,7 +118,7 @@ def test_what_is_typed_is_translated_and_only_new_lines_are_asked_for(visit, ser
     assert page.texts() == [[TEXT], [OTHER]]
 
 
-def test_the_language_is_detected_and_languages_are_swapped(visit, trained: Path):
+def test_language_is_detected_and_languages_are_swapped(visit, trained: Path):
     pytest.importorskip("py3langid")
     opened = open_models(CONFIG, parse_models([f"en-ko={trained}", f"ko-en={trained}"], None))
     with running(opened, CONFIG) as both:
@@ -158,7 +158,7 @@ def test_the_language_is_detected_and_languages_are_swapped(visit, trained: Path
     opened.close(5)
 
 
-def test_an_older_answer_never_replaces_a_newer_one(visit):
+def test_older_answer_never_replaces_a_newer_one(visit):
     page = visit("#source=en&target=ko")
     held: list[Any] = []
 
@@ -193,7 +193,7 @@ def fulfil(route: Any, *translations: dict[str, Any]) -> None:
     route.fulfill(json={"translations": list(translations), "target": "ko"})
 
 
-def test_the_translation_of_another_text_is_not_copied(visit):
+def test_translation_of_another_text_is_not_copied(visit):
     page = visit("#source=en&target=ko")
     page.type(TEXT)
     page.tab.locator("#output .word").first.wait_for()
@@ -261,7 +261,7 @@ def test_characters_outside_of_the_basic_plane_do_not_shift_what_is_shaded(visit
     assert page.tab.locator("#mirror .sentence").all_text_contents() == ["😀 One.", "🎉🎉 Two."]
 
 
-def test_what_needs_a_look_is_said_in_words_and_leads_to_its_place(visit):
+def test_faults_are_said_in_words_and_lead_to_their_place(visit):
     page = visit("#source=en&target=ko")
     flags = ["loop", "lost {name}", "no brake pad"]
     page.tab.route(
@@ -292,7 +292,7 @@ def test_what_needs_a_look_is_said_in_words_and_leads_to_its_place(visit):
     expect(notes).to_have_text(["It repeats itself. Show"])
 
 
-def test_a_warning_about_a_term_is_about_its_sentence_and_leads_to_its_word(visit):
+def test_term_warning_is_about_its_sentence_and_leads_to_its_word(visit):
     page = visit("#source=en&target=ko")
     text, new = "One cat. Two category, a cat, and two dogs.", "하나 고양이. 둘 분류와 고양이 그리고 개."
     segments = [{"source": [0, 8], "target": [0, 7]}, {"source": [9, 43], "target": [8, 25]}]
@@ -330,7 +330,7 @@ def test_a_warning_about_a_term_is_about_its_sentence_and_leads_to_its_word(visi
         expect(line.locator(".word").nth(word)).to_be_focused()
 
 
-def test_a_term_of_the_glossary_is_sent_with_the_text_and_kept_only_if_asked_for(visit):
+def test_term_is_sent_with_the_text_and_kept_only_if_asked(visit):
     page = visit("#source=en&target=ko")
     page.type(TEXT)
     page.tab.locator("#output .word").first.wait_for()
@@ -376,7 +376,7 @@ def test_a_term_of_the_glossary_is_sent_with_the_text_and_kept_only_if_asked_for
     assert page.tab.evaluate("JSON.stringify({...localStorage})") == "{}"
 
 
-def test_a_term_that_costs_much_probability_says_so_and_shows_the_sentence_without_it(visit):
+def test_term_that_costs_much_says_so_and_shows_the_sentence_without(visit):
     page = visit("#source=en&target=ko")
     scores = {"dear": -5.5, "cheap": -4.5}
 
@@ -404,7 +404,7 @@ def test_a_term_that_costs_much_probability_says_so_and_shows_the_sentence_witho
     expect(notes).to_have_text(["Terms used: cheap → 말"])
 
 
-def test_a_term_is_made_of_the_word_that_was_clicked(visit):
+def test_term_is_made_of_the_word_that_was_clicked(visit):
     page = visit("#source=en&target=ko")
     tab = page.tab
     known = {"segments": [{"source": [0, 11], "target": [0, 5]}], "alignment": [[0, 0], [1, 1]]}
@@ -461,7 +461,7 @@ def test_a_term_is_made_of_the_word_that_was_clicked(visit):
     expect(button).to_be_hidden()
 
 
-def test_a_new_term_takes_only_what_is_selected_and_still_stands(visit):
+def test_new_term_takes_only_what_is_selected_and_still_stands(visit):
     page = visit("#source=en&target=ko")
     tab = page.tab
     tab.route(
@@ -485,7 +485,7 @@ def test_a_new_term_takes_only_what_is_selected_and_still_stands(visit):
     assert [field.input_value() for field in tab.locator("#terms tbody input").all()] == ["", ""]
 
 
-def test_lines_that_are_no_terms_are_named_with_the_reason_and_the_others_kept(visit):
+def test_lines_that_are_no_terms_are_named_and_the_others_kept(visit):
     page = visit("#source=en&target=ko")
     tab = page.tab
     tab.locator("#glossary summary").click()
@@ -529,7 +529,7 @@ def test_lines_that_are_no_terms_are_named_with_the_reason_and_the_others_kept(v
     assert twice.inner_text() == ""
 
 
-def test_many_terms_are_compared_once_for_each_key(visit):
+def test_terms_are_compared_once_for_each_key(visit):
     tab = visit("#source=en&target=ko").tab
     tab.evaluate(
         """() => {
@@ -551,7 +551,7 @@ def test_many_terms_are_compared_once_for_each_key(visit):
     assert count <= tab.evaluate("compared") < 3 * count
 
 
-def test_nothing_below_the_boxes_moves_when_notes_come(visit):
+def test_notes_move_nothing_below_the_boxes(visit):
     page = visit("#source=en&target=ko", width=1280)
     place = "document.querySelector('#alternatives').getBoundingClientRect().top + scrollY"
     page.tab.route("**/api/v1/translate", lambda route: fulfil(route, echo("a b", flags=["loop"], terms_met=["dog"])))
@@ -570,14 +570,14 @@ def test_nothing_below_the_boxes_moves_when_notes_come(visit):
         assert page.tab.evaluate(place) == pytest.approx(before, abs=1)
 
 
-def test_without_documents_the_page_says_how_to_turn_them_on(visit):
+def test_live_page_without_documents_says_how_to_turn_them_on(visit):
     page = visit("#source=en&target=ko")
     assert page.tab.evaluate(DROP, TEXT) is False
     page.tab.get_by_text("dragoman serve … --state FOLDER").wait_for()
     assert page.tab.locator("#documents > :visible").count() == 2  # the heading, and what is said
 
 
-def test_what_was_cleared_comes_back_and_a_swap_without_a_model_says_why(visit, server: Running):
+def test_cleared_text_comes_back_and_an_impossible_swap_says_why(visit, server: Running):
     page = visit("#source=en&target=ko")
     page.type(TEXT)
     page.shows(answered(server, TEXT)[0])
@@ -612,7 +612,7 @@ def test_terms_that_are_met_and_missed_are_told_apart(visit, models: Models):
         assert page.tab.locator("#glossary").evaluate("part => part.open")
 
 
-def test_what_is_done_before_the_languages_are_known_is_not_lost(visit):
+def test_early_steps_before_languages_are_known_are_not_lost(visit):
     held: list[Any] = []
     page = visit(None)
     page.tab.route("**/api/v1/models", lambda route: held.append(route))
@@ -626,7 +626,7 @@ def test_what_is_done_before_the_languages_are_known_is_not_lost(visit):
     assert page.tab.locator("#glossary").is_visible()
 
 
-def test_the_request_as_code_is_the_one_that_is_sent(visit, server: Running):
+def test_request_as_code_is_the_one_that_is_sent(visit, server: Running):
     page = visit("#source=en&target=ko")
     text = 'It\'s "2" cats.\n\\n $HOME `x`'
     page.type(text)
@@ -795,7 +795,7 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         assert item.count() == count
 
 
-def test_a_document_is_asked_for_again_where_the_server_does_not_answer_once(visit, models: Models, tmp_path: Path):
+def test_document_is_asked_for_again_after_no_answer(visit, models: Models, tmp_path: Path):
     with running(models, replace(CONFIG, state=str(tmp_path))) as keeping:
         tab = visit("#source=en&target=ko", at=keeping, expected="Failed to load resource").tab
         tab.evaluate("() => { const wait = setTimeout; window.setTimeout = (then, time) => wait(then, time / 20); }")
@@ -821,7 +821,7 @@ def test_a_document_is_asked_for_again_where_the_server_does_not_answer_once(vis
         assert said == ["sending …", "0 of 2 texts", *passing, "translated; texts: 2"]
 
 
-def test_a_document_goes_with_a_glossary_of_many_terms(visit, models: Models, tmp_path: Path):
+def test_document_goes_with_a_glossary_of_many_terms(visit, models: Models, tmp_path: Path):
     with running(models, replace(CONFIG, state=str(tmp_path))) as keeping:
         tab = visit("#source=en&target=ko", at=keeping).tab
         terms = [*(f"x{number}\ty" for number in range(MAX_VALUES)), "dog\t강아지"]
@@ -838,7 +838,7 @@ def test_a_document_goes_with_a_glossary_of_many_terms(visit, models: Models, tm
 # When something goes wrong.
 
 
-def test_a_busy_server_is_asked_again_when_it_says(visit, server: Running):
+def test_busy_server_is_asked_again_when_it_says(visit, server: Running):
     page = visit("#source=en&target=ko", expected="503")
     times = []
 
@@ -857,7 +857,7 @@ def test_a_busy_server_is_asked_again_when_it_says(visit, server: Running):
     assert not page.tab.locator("#trouble").is_visible()
 
 
-def test_a_long_text_appears_bit_by_bit_and_goes_on_where_it_was_refused(visit):
+def test_long_text_appears_bit_by_bit_and_goes_on_after_a_refusal(visit):
     page = visit("#source=en&target=ko", expected="503")
     lines = [f"{number} {'word ' * 120}end." for number in range(9)]
     asked: list[list[str]] = []
@@ -877,7 +877,7 @@ def test_a_long_text_appears_bit_by_bit_and_goes_on_where_it_was_refused(visit):
     assert asked == [lines[:3], lines[3:6], lines[3:6], lines[6:]]
 
 
-def test_a_request_that_takes_too_long_says_what_to_do(visit):
+def test_request_that_takes_too_long_says_what_to_do(visit):
     page = visit("#source=en&target=ko", expected="503")
     message = "the translation took longer than 30 seconds: send fewer or shorter texts"
     answer = {"status": 503, "headers": {"Retry-After": "1"}, "json": {"error": {"message": message}}}
@@ -888,7 +888,7 @@ def test_a_request_that_takes_too_long_says_what_to_do(visit):
     assert not page.tab.get_by_text("again in").is_visible()  # it would be as late again
 
 
-def test_without_a_server_the_text_stays_and_is_translated_later(visit, server: Running):
+def test_text_stays_without_a_server_and_is_translated_later(visit, server: Running):
     page = visit("#source=en&target=ko", expected="ERR_FAILED")
     page.type(f"{OTHER}\n{OTHER}")
     old, new = answered(server, OTHER, TEXT)
@@ -906,7 +906,7 @@ def test_without_a_server_the_text_stays_and_is_translated_later(visit, server: 
     expect(page.tab.locator("#copy")).to_be_enabled()
 
 
-def test_without_a_server_what_is_opened_says_so_and_can_be_tried_again(visit):
+def test_panels_without_a_server_say_so_and_can_be_tried_again(visit):
     page = visit("#source=en&target=ko", expected="ERR_FAILED")
     tab = page.tab
     page.type(TEXT)
@@ -931,7 +931,7 @@ def test_without_a_server_what_is_opened_says_so_and_can_be_tried_again(visit):
     expect(tab.locator("#readout")).to_contain_text(re.compile("looked most at|links"))
 
 
-def test_a_text_that_is_too_long_is_not_sent(visit):
+def test_text_that_is_too_long_is_not_sent(visit):
     page = visit("#source=en&target=ko")
     page.type("😀" * 100_001)
     page.tab.get_by_text("The text has 100,001 characters").wait_for()
@@ -939,7 +939,7 @@ def test_a_text_that_is_too_long_is_not_sent(visit):
     assert page.asked == []
 
 
-def test_a_key_is_asked_for_and_kept_nowhere(visit, models: Models):
+def test_api_key_is_asked_for_and_kept_nowhere(visit, models: Models):
     with running(models, CONFIG, [Key("me", hashlib.sha256(b"secret").hexdigest(), 0)]) as locked:
         page = visit(None, at=locked, expected="40")
         page.open("#source=en&target=ko")
@@ -964,7 +964,7 @@ def test_a_key_is_asked_for_and_kept_nowhere(visit, models: Models):
 # Nothing leaves, nothing runs.
 
 
-def test_the_text_is_in_no_address_storage_or_log(visit, capfd: pytest.CaptureFixture[str]):
+def test_text_is_in_no_address_storage_or_log(visit, capfd: pytest.CaptureFixture[str]):
     page = visit("#source=en&target=ko")
     page.type("The secret dog sees 2 cats.")
     page.tab.locator("#output .word").first.wait_for()
@@ -985,7 +985,7 @@ def test_the_text_is_in_no_address_storage_or_log(visit, capfd: pytest.CaptureFi
     assert "secret" not in other.tab.url
 
 
-def test_a_link_with_languages_that_the_server_lacks_says_so(visit):
+def test_link_with_languages_that_the_server_lacks_says_so(visit):
     page = visit("#source=fr&target=ko&text=The+dog+sees+2+cats.")
     page.tab.locator("#output .word").first.wait_for()
     notes = page.tab.locator("#notes")
@@ -1000,7 +1000,7 @@ def test_a_link_with_languages_that_the_server_lacks_says_so(visit):
 # For everybody.
 
 
-def test_languages_theme_and_korean(visit):
+def test_live_page_has_languages_themes_and_korean(visit):
     page = visit("", language="ko-KR")
     assert page.tab.locator("html").get_attribute("lang") == "ko"
     assert page.tab.locator("#target-language option").all_inner_texts() == ["한국어"]
@@ -1022,7 +1022,7 @@ def test_languages_theme_and_korean(visit):
     assert json.loads(page.tab.evaluate("JSON.stringify({...localStorage})")) == {"theme": "dark", "language": "en"}
 
 
-def test_what_is_read_out_waits_until_nobody_types(visit, server: Running):
+def test_announcements_wait_until_nobody_types(visit, server: Running):
     page = visit("#source=en&target=ko")
     said, (new,) = page.tab.locator("#announcement"), answered(server, TEXT)
     page.type(TEXT)
@@ -1032,7 +1032,7 @@ def test_what_is_read_out_waits_until_nobody_types(visit, server: Running):
     assert said.text_content().strip() == f"In Korean: {new}"
 
 
-def test_everything_can_be_reached_by_keyboard(visit):
+def test_keyboard_reaches_everything_on_the_live_page(visit):
     page = visit("#source=en&target=ko")
     focused = """() => {
       const { id, dataset, className, tagName } = document.activeElement;
@@ -1059,7 +1059,7 @@ def test_everything_can_be_reached_by_keyboard(visit):
     assert page.tab.evaluate(focused) == "show-keys"
 
 
-def test_a_better_translation_is_kept_by_a_server_that_takes_them(visit, models: Models, tmp_path: Path):
+def test_better_translation_is_kept_by_a_server_that_takes_them(visit, models: Models, tmp_path: Path):
     with running(models, replace(CONFIG, suggestions=str(tmp_path))) as taking:
         page = visit("#source=en&target=ko", at=taking, expected="ERR_FAILED")
         page.type(f"{TEXT}\n{OTHER}")
@@ -1089,7 +1089,7 @@ def test_a_better_translation_is_kept_by_a_server_that_takes_them(visit, models:
     assert not visit("#source=en&target=ko").tab.locator("#suggest").is_visible()  # the control
 
 
-def test_a_narrow_window_scrolls_down_but_not_sideways(visit):
+def test_live_page_in_a_narrow_window_scrolls_down_but_not_sideways(visit):
     page = visit("#source=en&target=ko", width=320)
     page.type(f"{TEXT} {'x' * 200}\n{OTHER}")
     page.tab.locator("#output .word").first.wait_for()
@@ -1123,7 +1123,7 @@ def test_lines_from_right_to_left_begin_at_the_right(visit):
         (False, 320, "ko-KR"),
     ],
 )
-def test_axe_finds_nothing(visit, dark: bool, width: int, language: str):
+def test_axe_finds_nothing_in_the_live_page(visit, dark: bool, width: int, language: str):
     page = visit("#source=en&target=ko", dark=dark, width=width, language=language)
     assert page.problems() == []
     page.type(f"{TEXT}\n{OTHER}")

@@ -17,7 +17,8 @@ from playwright.sync_api import expect
 from serving import CONFIG, Running, running, until
 from visiting import Visit
 
-from dragoman.inspection.inspection import Inspection, inspect
+from dragoman.inspection.inspect import inspect
+from dragoman.inspection.inspection import Inspection
 from dragoman.inspection.occlusion import occlusion
 from dragoman.inspection.plots.positions import added_positions
 from dragoman.server.models import open_models, parse_models
@@ -81,7 +82,7 @@ def values(page: Visit, place: str) -> torch.Tensor:
     return torch.tensor(json.loads(saved(page, f"{place} .save", "JSON"))["values"])
 
 
-def test_every_panel_shows_the_numbers_of_the_inspection(visit, inspected: Inspection, reopened: Translator):
+def test_panels_show_the_numbers_of_the_inspection(visit, inspected: Inspection, reopened: Translator):
     page = start(visit)
     requested: list[str] = []
     page.tab.on("request", lambda request: requested.append(request.url.rpartition("/")[2].partition("?")[0]))
@@ -120,7 +121,7 @@ def test_every_panel_shows_the_numbers_of_the_inspection(visit, inspected: Inspe
     assert len(json.loads(saved(page, "#heads-save", "JSON"))["heads"]) == 6
 
 
-def test_every_figure_is_saved_in_every_form_with_its_caption_and_as_a_table(visit, inspected: Inspection):
+def test_figures_are_saved_in_every_form_with_caption_and_table(visit, inspected: Inspection):
     from defusedxml.ElementTree import fromstring
 
     page = start(visit, dark=True)
@@ -151,7 +152,7 @@ def test_every_figure_is_saved_in_every_form_with_its_caption_and_as_a_table(vis
             assert (picture.format, picture.convert("RGB").getpixel((0, 0))) == ("PNG", (255, 255, 255))
 
 
-def test_all_of_it_is_saved_as_the_page_to_share(visit, server: Running):
+def test_inspection_is_saved_as_the_page_to_share(visit, server: Running):
     page = start(visit)
     open_panels(page, "heads")
     with page.tab.expect_download() as download:
@@ -160,7 +161,7 @@ def test_all_of_it_is_saved_as_the_page_to_share(visit, server: Running):
     assert Path(download.value.path()).read_bytes() == server.ask("POST", "/api/v1/page", body).body
 
 
-def test_the_sentence_with_the_focus_is_shown_and_the_choice_of_the_reader_stays(visit, reopened: Translator):
+def test_sentence_with_the_focus_is_shown_and_the_readers_choice_stays(visit, reopened: Translator):
     page = start(visit, f"{TEXT}\n{OTHER}")
     asked: list[str] = []
     page.tab.on("request", lambda request: asked.append(request.url))
@@ -223,7 +224,7 @@ def test_attention_begins_with_what_links_words_at_the_word_that_was_clicked(vis
     expect(cursor).to_have_text(re.compile(r"^“The” → .*\(row 4, column"))
 
 
-def test_by_keyboard_from_the_empty_page_to_an_exported_beam_tree(visit, inspected: Inspection):
+def test_keyboard_leads_from_the_empty_page_to_an_exported_beam_tree(visit, inspected: Inspection):
     page = visit("#source=en&target=ko")
     keyboard = page.tab.keyboard
     focused = "(document.activeElement.textContent || document.activeElement.id).trim()"
@@ -262,7 +263,7 @@ def legs(trained: Path) -> Iterator[Running]:
 
 
 @pytest.mark.slow
-def test_through_a_pivot_either_model_is_shown_and_what_differs_is_said(visit, legs: Running):
+def test_pivot_shows_either_model_and_says_what_differs(visit, legs: Running):
     page = visit("#source=en&target=de", at=legs, expected="400")
     page.type(TEXT)
     page.tab.locator("#output .word").first.wait_for()

@@ -19,7 +19,8 @@ from torch import Tensor
 from dragoman.alignment.words import merge_tokens
 from dragoman.config import RecurrentConfig, SearchConfig, TransformerConfig
 from dragoman.data.tokenizer import Tokenizer
-from dragoman.inspection.inspection import KINDS, AttentionMap, Inspection, inspect
+from dragoman.inspection.inspect import inspect
+from dragoman.inspection.inspection import KINDS, AttentionMap, Inspection
 from dragoman.inspection.occlusion import Occlusion, occlusion
 from dragoman.inspection.page import (
     IMPORT,
@@ -84,9 +85,7 @@ def unpacked(kind: dict[str, Any], data: dict[str, Any], name: str = "weights") 
     return decoded(kind[name]).view(kind["layers"], -1, *sides) / 255
 
 
-def test_bytes_of_the_page_are_off_by_half_a_step_at_most(
-    inspection: Inspection, translator: Translator, document: str
-):
+def test_page_bytes_are_off_by_half_a_step_at_most(inspection: Inspection, translator: Translator, document: str):
     data, half = data_of(document), 1 / 510 + 1e-6
     for kind, name in zip(data["kinds"], KINDS, strict=True):
         weights = unpacked(kind, data)
@@ -114,7 +113,7 @@ def test_links_and_losses_of_words_are_those_of_the_model(
     assert (data["occlusion"]["rows"], data["occlusion"]["columns"]) == (losses.target, losses.source)
 
 
-def test_nothing_in_the_document_points_elsewhere_and_only_its_own_script_runs(document: str):
+def test_document_points_nowhere_else_and_runs_its_script_alone(document: str):
     markup = document.replace(page_script("page"), "")
     assert re.findall(r"""(?:src|href|action)\s*=\s*["']?([^"'\s>]+)""", markup) == ["data:,"]
     assert "@import" not in document
@@ -134,7 +133,7 @@ NAMES = re.compile(r"^(?:async )?(?:const|let|var|class|function\*?) (\w+|[\[{][
 
 
 @pytest.mark.parametrize("name", ["page", "history"])
-def test_modules_are_put_into_one_script_in_which_no_name_is_defined_twice(name: str):
+def test_page_script_has_all_modules_and_no_name_twice(name: str):
     script = page_script(name)
     names = [part for found in NAMES.findall(script) for part in re.findall(r"\w+", found)]
     assert sorted(set(names)) == sorted(names)
@@ -148,7 +147,7 @@ def test_modules_are_put_into_one_script_in_which_no_name_is_defined_twice(name:
             assert begins[module] < 0 or -1 < begins[imported] < begins[module]
 
 
-def test_every_string_is_there_in_both_languages():
+def test_page_strings_are_there_in_both_languages():
     strings, code, document = page_strings(), page_script("page"), read_web_file("page.html")
     document += read_web_file("figures.html")
     english, korean = strings["en"], strings["ko"]
@@ -173,7 +172,7 @@ def large(tokenizer: Tokenizer, **widths: int) -> tuple[Inspection, str, float]:
 
 
 @pytest.mark.slow
-def test_a_long_sentence_in_a_large_model_makes_a_page_in_time(tokenizer: Tokenizer):
+def test_page_of_a_long_sentence_is_made_in_time(tokenizer: Tokenizer):
     """Under 20 s of one core, under 5 MB."""
     found, document, seconds = large(tokenizer, d_model=512, d_ff=2048)
     assert found.cross.shape == (6, 8, 128, 128)
@@ -264,7 +263,7 @@ def test_mouse_and_keyboard_reach_every_cell_layer_and_head(open_page, document:
     assert cursor(tab) == (1, 1)  # the control
 
 
-def test_each_tab_shows_its_kind(open_page, document: str, inspection: Inspection):
+def test_tabs_show_their_kind_of_attention(open_page, document: str, inspection: Inspection):
     tab = open_page(document)
     tab.locator("#attention-map details summary").click()
     for kind, name in (("encoder", "Encoder self"), ("decoder", "Decoder masked"), ("cross", "Cross")):
@@ -309,7 +308,7 @@ def test_aggregates_and_hidden_tokens_are_as_in_the_inspection(
     assert ("rescaled" in tab.locator("#attention-map figcaption").inner_text()) == bool(hide)
 
 
-def test_the_last_of_many_cells_can_be_reached(open_page, tokenizer: Tokenizer):
+def test_last_of_many_cells_can_be_reached(open_page, tokenizer: Tokenizer):
     found, document, _ = large(tokenizer, d_model=64, d_ff=64)  # how wide a layer is, the page does not show
     tab = open_page(document)
     canvas = tab.locator(MAP)
@@ -329,7 +328,7 @@ DRAW = """data => {
 }"""
 
 
-def test_another_sentence_is_drawn_and_the_choice_of_the_reader_stays(
+def test_choice_of_the_reader_stays_when_another_sentence_is_drawn(
     open_page, document: str, inspection: Inspection, translator: Translator
 ):
     other = inspect(translator, "The bear likes 3 white rabbits.", name="toy")
@@ -363,7 +362,7 @@ def agrees_at_start(tab: Any, expected: AttentionMap) -> bool:
     return agrees(tab, expected)
 
 
-def test_words_light_up_in_both_directions(open_page, document: str, inspection: Inspection):
+def test_linked_words_light_up_in_both_directions(open_page, document: str, inspection: Inspection):
     tab = open_page(document)
     weights = inspection.map("cross", inspection.alignment.layer, inspection.alignment.head).weights[:-1, :-1]  # type: ignore[union-attr]
     target, source = tab.locator("#target-words button"), tab.locator("#source-words button")
@@ -411,7 +410,7 @@ def test_probabilities_are_those_of_the_model(open_page, document: str, inspecti
         assert numbers == pytest.approx([place.probability, place.entropy], abs=0.00501)
 
 
-def test_the_search_can_be_followed_step_by_step(open_page, document: str, inspection: Inspection):
+def test_search_can_be_followed_step_by_step(open_page, document: str, inspection: Inspection):
     tab = open_page(document)
     tree = inspection.tree
     assert tree
@@ -441,7 +440,7 @@ def test_the_search_can_be_followed_step_by_step(open_page, document: str, inspe
     assert float(cells[5].replace("−", "-")) == pytest.approx(last.normalised, abs=0.00501)
 
 
-def test_the_search_is_first_shown_up_to_where_its_winner_ends(open_page, document: str, inspection: Inspection):
+def test_search_is_first_shown_up_to_where_its_winner_ends(open_page, document: str, inspection: Inspection):
     tab, data = open_page(document), page_data(inspection, None, None)
     data["tree"]["path"] = data["tree"]["path"][:4]  # as if the winner had been finished early
     tab.evaluate(DRAW, data)
@@ -451,7 +450,7 @@ def test_the_search_is_first_shown_up_to_where_its_winner_ends(open_page, docume
     assert tab.locator("#step-shown").inner_text() == f"{data['tree']['steps']} of {data['tree']['steps']}"
 
 
-def test_what_is_lost_without_a_word_is_told(open_page, document: str, inspection: Inspection, translator: Translator):
+def test_loss_without_a_word_is_said(open_page, document: str, inspection: Inspection, translator: Translator):
     tab = open_page(document)
     lost = occlusion(translator.model, inspection)
     canvas = tab.locator("#occlusion-map canvas.map")
@@ -464,7 +463,7 @@ def test_what_is_lost_without_a_word_is_told(open_page, document: str, inspectio
     assert [float(before), float(after)] == pytest.approx(expected, rel=0.051)
 
 
-def test_an_improbable_word_shows_what_it_loses(open_page, document: str, inspection: Inspection):
+def test_improbable_word_shows_what_it_loses(open_page, document: str, inspection: Inspection):
     tab = open_page(document)
     before, after = torch.tensor([0.004, 0.004, 0.8]), torch.tensor([[0.001, 0.004, 0.9]])
     data = page_data(inspection, Occlusion(["dog"], ["개", "가", "봐요"], before, after), None)
@@ -491,7 +490,7 @@ def test_canvases_are_not_blank_and_the_greatest_weight_is_darkest(open_page, do
     assert pixels(tab, "#encoding-map canvas.map").std() > 5
 
 
-def test_korean_is_one_click_away_and_the_first_choice_of_a_korean_browser(open_page, document: str):
+def test_korean_is_one_click_away_and_first_in_a_korean_browser(open_page, document: str):
     tab = open_page(document)
     assert tab.locator("h1").inner_text() == "What the model attended to"
     assert all(tab.locator("[data-t]").all_text_contents())
@@ -541,7 +540,7 @@ def stands_out(tab: Any, dark: bool, *selectors: str) -> None:
         assert (max(text, ground) + 0.05) / (min(text, ground) + 0.05) >= 4.5, selector
 
 
-def test_a_phone_scrolls_down_but_not_sideways(open_page, document: str):
+def test_page_on_a_phone_scrolls_down_but_not_sideways(open_page, document: str):
     tab = open_page(document, width=320)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 320
     tab.locator(MAP).focus()
@@ -552,7 +551,7 @@ def test_a_phone_scrolls_down_but_not_sideways(open_page, document: str):
 @pytest.mark.parametrize(
     ("text", "translation"), [(HOSTILE, HOSTILE), (HOSTILE.partition(" ")[0], None)], ids=["given", "searched for"]
 )
-def test_hostile_text_stays_text(open_page, translator: Translator, text: str, translation: str | None):
+def test_page_keeps_hostile_text_as_text(open_page, translator: Translator, text: str, translation: str | None):
     found = inspect(translator, text, translation, name="<b>&\"'</script>")
     document = inspection_page(found, translator)
     assert document.count("</script>") == inspection_page(inspect(translator, "a", "b"), translator).count("</script>")
@@ -623,7 +622,7 @@ def test_figures_leave_the_page_as_files(open_page, document: str, inspection: I
         (dataclasses.replace(DEEP, positions="none", decoder_layers=1), "개가 봐요."),
     ],
 )
-def test_every_kind_of_model_has_a_page(open_page, tokenizer: Tokenizer, config: Any, translation: str | None):
+def test_page_can_be_made_of_every_kind_of_model(open_page, tokenizer: Tokenizer, config: Any, translation: str | None):
     translator = make(tokenizer, config)
     found = inspect(translator, SENTENCE, translation)
     tab = open_page(inspection_page(found, translator))
@@ -641,7 +640,7 @@ def test_every_kind_of_model_has_a_page(open_page, tokenizer: Tokenizer, config:
 # The command.
 
 
-def test_the_command_writes_the_page_and_nothing_else(dragoman, trained: Path, tmp_path: Path):
+def test_inspect_html_writes_the_page_and_nothing_else(dragoman, trained: Path, tmp_path: Path):
     ran = dragoman("inspect", "-m", trained, SENTENCE, "--html", "new/page.html")
     assert (ran.code, ran.out.splitlines()[-1]) == (0, "new/page.html")
     assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["page.html"]

@@ -88,7 +88,7 @@ def report(what: str, values: list[float], limit: float) -> bool:
     return median < limit
 
 
-def test_from_a_key_to_a_translation(visit: Any, server: Running):
+def test_time_from_a_key_to_a_translation(visit: Any, server: Running):
     firsts, keys = [], []
     for number in range(5):
         page = visit(None)
@@ -110,7 +110,7 @@ def test_from_a_key_to_a_translation(visit: Any, server: Running):
     assert first
 
 
-def test_from_a_word_to_its_alternatives(visit: Any, server: Running):
+def test_time_from_a_word_to_its_alternatives(visit: Any, server: Running):
     page = visit(AT_HOME)
     waits = []
     for number in range(10):
@@ -130,7 +130,7 @@ def test_from_a_word_to_its_alternatives(visit: Any, server: Running):
     assert report("from a click on a word to its alternatives", waits, 300)
 
 
-def test_panels_of_128_tokens_on_each_side(visit: Any, large: Running):
+def test_time_of_panels_with_128_tokens_on_each_side(visit: Any, large: Running):
     page = visit(AT_HOME, at=large)
     tab = page.tab
     words = "The dog sees 2 red cats and likes 3 black bears".split()
@@ -166,7 +166,7 @@ def test_panels_of_128_tokens_on_each_side(visit: Any, large: Running):
     assert all(good)
 
 
-def test_a_long_text_keeps_the_page_alive(visit: Any, server: Running):
+def test_page_stays_alive_with_a_long_text(visit: Any, server: Running):
     """What the page does counts: Chromium alone takes 150 to 260 ms to put 185 lines into an empty textarea."""
     page = visit(AT_HOME)
     page.tab.evaluate(f"({WATCH})()")

@@ -20,14 +20,15 @@ from dragoman.config import RecurrentConfig
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.inspection import panels
 from dragoman.inspection.embeddings import Neighbourhood, neighbourhoods
-from dragoman.inspection.inspection import KINDS, Inspection, inspect
+from dragoman.inspection.inspect import inspect
+from dragoman.inspection.inspection import KINDS, Inspection
 from dragoman.inspection.page import inspection_page, page_data
 from dragoman.inspection.panels import STEPS, panel_data
 from dragoman.inspection.stages import Stages, head_stages
 from dragoman.model import Model, build
 from dragoman.model.capture import AttentionKind
-from dragoman.model_folder import find_model, read_model
-from dragoman.training.setup import untrained_model
+from dragoman.model_folder import fetch_model, read_model
+from dragoman.training.weights import untrained_model
 from dragoman.translation.translator import Translator
 
 SENTENCE, TRANSLATION = "The dog sees 12 cats.", "개가 고양이 12마리를 봐요."
@@ -72,14 +73,14 @@ def unpacked(tables: dict[str, Any], number: int, shape: torch.Size) -> Tensor:
 
 
 def near(tables: dict[str, Any], number: int, expected: Tensor) -> bool:
-    found = unpacked(tables, number, expected.shape)
+    decoded = unpacked(tables, number, expected.shape)
     masked = expected == -torch.inf
     step = tables["largest"][number] / STEPS
-    return torch.equal(found == -torch.inf, masked) and gap(found[~masked], expected[~masked]) <= 0.51 * step
+    return torch.equal(decoded == -torch.inf, masked) and gap(decoded[~masked], expected[~masked]) <= 0.51 * step
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "relative"])
-def test_the_data_has_the_stages_of_every_head(tokenizer: Tokenizer, positions: str):
+def test_panel_data_has_the_stages_of_every_head(tokenizer: Tokenizer, positions: str):
     translator = Translator(random_model(tokenizer, positions=positions), tokenizer)
     inspection = inspect(translator, SENTENCE, TRANSLATION)
     kinds = panel_data(translator, inspection, None)["stages"]
@@ -108,7 +109,7 @@ def test_the_data_has_the_stages_of_every_head(tokenizer: Tokenizer, positions: 
         ({"encoder_layers": 0, "decoder_layers": 0}, None),
     ],
 )
-def test_kinds_of_attention_without_layers_have_no_stages(
+def test_attention_kinds_without_layers_have_no_stages(
     open_page, tokenizer: Tokenizer, layers: dict[str, int], expected: list[str] | None
 ):
     translator = Translator(random_model(tokenizer, **layers), tokenizer)
@@ -120,7 +121,7 @@ def test_kinds_of_attention_without_layers_have_no_stages(
 
 
 @pytest.mark.parametrize("room", [2, 1, 0])
-def test_of_a_long_sentence_the_data_has_the_stages_of_the_last_layers(
+def test_stages_of_a_long_sentence_are_those_of_the_last_layers(
     translator: Translator, inspection: Inspection, monkeypatch: pytest.MonkeyPatch, room: int
 ):
     stages = head_stages(translator, inspection, "cross")
@@ -153,14 +154,14 @@ def same(encoded: dict[str, Any], side: Neighbourhood) -> bool:
     words = zip(encoded["neighbours"], side.labels, side.cosines, strict=True)
     return (
         encoded["words"] == side.words
-        and all([encoded["near"][i] for i, _ in found] == labels for found, labels, _ in words)
+        and all([encoded["near"][i] for i, _ in pairs] == labels for pairs, labels, _ in words)
         and gap(torch.tensor(encoded["points"]), side.points) <= 6e-5
-        and [[cosine for _, cosine in found] for found in encoded["neighbours"]]
+        and [[cosine for _, cosine in pairs] for pairs in encoded["neighbours"]]
         == [pytest.approx(cosines, abs=6e-5) for cosines in side.cosines]
     )
 
 
-def test_the_data_has_the_neighbours_before_and_after_training(
+def test_panel_data_has_neighbours_before_and_after_training(
     translator: Translator, inspection: Inspection, untrained: Model
 ):
     data = panel_data(translator, inspection, untrained)["neighbourhoods"]
@@ -172,7 +173,7 @@ def test_the_data_has_the_neighbours_before_and_after_training(
 
 
 @pytest.mark.slow
-def test_the_model_before_training_is_built_again_from_the_seed(corpus: Any, tmp_path: Path):
+def test_untrained_model_is_built_again_from_the_seed(corpus: Any, tmp_path: Path):
     run_training(run_config(corpus, tmp_path, max_steps=1, learning_rate=1e-9, validate_every=1))
     trained, tokenizers = read_model(tmp_path)
     model = untrained_model(tmp_path, tokenizers)
@@ -181,18 +182,18 @@ def test_the_model_before_training_is_built_again_from_the_seed(corpus: Any, tmp
         assert gap(weight, trained.get_parameter(name)) < 1e-6
 
 
-def test_a_model_before_training_depends_on_the_seed_of_a_run_alone(trained: Path, tmp_path: Path):
+def test_untrained_model_depends_on_the_seed_of_a_run_alone(trained: Path, tmp_path: Path):
     tokenizers = read_model(trained)[1]
     run = shutil.copytree(trained, tmp_path / "run", symlinks=True)
     settings = run / "config.toml"
     text, before = settings.read_text(), torch.get_rng_state()
-    model, of_checkpoint = untrained_model(trained, tokenizers), untrained_model(find_model(run), tokenizers)
+    model, of_checkpoint = untrained_model(trained, tokenizers), untrained_model(fetch_model(run), tokenizers)
     assert torch.equal(torch.get_rng_state(), before)
     assert model
     assert of_checkpoint
     assert torch.equal(model.source_embedding.weight, of_checkpoint.source_embedding.weight)
     # A model folder that is not a checkpoint has no run, whatever lies above it.
-    elsewhere = shutil.copytree(find_model(run).resolve(), tmp_path / "models" / "mine")
+    elsewhere = shutil.copytree(fetch_model(run).resolve(), tmp_path / "models" / "mine")
     shutil.copy(settings, tmp_path / "config.toml")
     assert untrained_model(elsewhere, tokenizers) is None
     settings.write_text(text.replace("seed = 1", "seed = 2"))
@@ -231,16 +232,16 @@ KIND_NAMES: dict[AttentionKind, str] = {
 def all_stages(tab: Any, stages: Stages) -> bool:
     """Whether the five tables that can be chosen are those of a head, to the digits of the data."""
     for name, field in STAGES.items():
-        expected, found = getattr(stages, field), shown_stage(tab, name)
+        expected, values = getattr(stages, field), shown_stage(tab, name)
         masked = expected == -torch.inf
-        if found.shape != expected.shape or not torch.equal(found == -torch.inf, masked):
+        if values.shape != expected.shape or not torch.equal(values == -torch.inf, masked):
             return False
-        if gap(found[~masked], expected[~masked]) > 1e-4 * float(expected[~masked].abs().max()):
+        if gap(values[~masked], expected[~masked]) > 1e-4 * float(expected[~masked].abs().max()):
             return False
     return True
 
 
-def test_the_page_shows_the_stages_of_the_head_that_is_chosen(
+def test_stages_on_the_page_are_those_of_the_chosen_head(
     open_page, document: str, translator: Translator, inspection: Inspection
 ):
     tab = open_page(document)
@@ -254,7 +255,7 @@ def test_the_page_shows_the_stages_of_the_head_that_is_chosen(
     assert "model toy" in caption
 
 
-def test_every_stage_of_a_cell_is_read_and_reached_by_keyboard(
+def test_stages_of_a_cell_are_read_and_reached_by_keyboard(
     open_page, document: str, translator: Translator, inspection: Inspection
 ):
     tab = open_page(document)
@@ -290,7 +291,7 @@ def test_every_stage_of_a_cell_is_read_and_reached_by_keyboard(
 DRAW = "data => { for (const show of [showAttention, showLines, showStages, showEmbeddings]) show(data); }"
 
 
-def test_what_the_reader_has_chosen_stays_when_the_sentence_changes(open_page, document: str, translator: Translator):
+def test_choices_in_panels_stay_when_the_sentence_changes(open_page, document: str, translator: Translator):
     other = inspect(translator, "The bear likes 3 white rabbits.", "곰은 흰 토끼 3마리를 좋아해요.")
     tab = open_page(document)
     choose(tab, stages_kind=KIND_NAMES["encoder"], stages_layer=1, stages_head=2)
@@ -321,23 +322,21 @@ def sorted_weights(*maps: Tensor) -> Tensor:
     return torch.stack([heads.float(), table[cells, heads]], 1)
 
 
-def test_each_weight_is_a_line_as_thick_as_it_is_great_and_in_the_colour_of_its_head(
-    open_page, document: str, inspection: Inspection
-):
+def test_lines_are_as_thick_as_their_weights_in_colours_of_heads(open_page, document: str, inspection: Inspection):
     tab = open_page(document)
     for kind, layer, subwords in (("cross", 2, False), ("encoder", 1, True), ("decoder", 1, False)):
         choose(tab, lines_kind=KIND_NAMES[kind], lines_layer=layer)
         tab.locator("#lines-subwords").set_checked(subwords)
         rounded = dataclasses.replace(inspection, **{kind: (inspection.maps(kind) * 255).round() / 255})
         maps = [rounded.map(kind, layer, head, subwords=subwords).weights for head in (1, 2)]
-        found, expected = lines_of(tab, 2), sorted_weights(*maps)
-        assert gap(found, expected) < 1e-5
+        drawn, expected = lines_of(tab, 2), sorted_weights(*maps)
+        assert gap(drawn, expected) < 1e-5
         tab.locator("#lines-heads input").nth(0).uncheck()
         alone = lines_of(tab, 1)
         assert gap(alone[:, 1], sorted_weights(maps[1])[:, 1]) < 1e-5
-        assert len(alone) < len(found)  # the control
+        assert len(alone) < len(drawn)  # the control
         tab.locator("#lines-heads input").nth(0).press("Space")
-        assert len(lines_of(tab, 2)) == len(found)
+        assert len(lines_of(tab, 2)) == len(drawn)
     tab.locator("#lines-picture text[data-row='1']").click()
     shown = inspection.map("decoder", 1, 1)
     assert tab.locator("#lines-word option:checked").inner_text() == shown.rows[1]
@@ -355,7 +354,7 @@ COVERED = """() => [...document.querySelectorAll("#embeddings-picture g")].flatM
 }).length"""
 
 
-def test_the_neighbours_of_the_word_with_the_focus_are_shown_before_and_after_training(
+def test_neighbours_of_the_focused_word_are_shown_before_and_after_training(
     open_page, document: str, translator: Translator, inspection: Inspection, untrained: Model
 ):
     tab = open_page(document)
@@ -386,7 +385,7 @@ def test_the_neighbours_of_the_word_with_the_focus_are_shown_before_and_after_tr
     assert cells[0] != cells[1]
 
 
-def test_the_panels_leave_the_page_as_files(open_page, document: str, inspection: Inspection):
+def test_panels_leave_the_page_as_files(open_page, document: str, inspection: Inspection):
     tab = open_page(document, dark=True)
 
     def saved(panel: str, format: str) -> Path:
@@ -408,16 +407,16 @@ def test_the_panels_leave_the_page_as_files(open_page, document: str, inspection
         texts = well_formed(saved(panel, "SVG").read_text(encoding="utf-8"))
         assert label in texts
         assert "model toy" in " ".join(" ".join(texts).split())
-        told = json.loads(saved(panel, "JSON").read_text(encoding="utf-8"))
-        assert "model toy" in told["caption"]
+        record = json.loads(saved(panel, "JSON").read_text(encoding="utf-8"))
+        assert "model toy" in record["caption"]
         alone = saved(panel, "HTML").read_text(encoding="utf-8")
         assert "default-src 'none'" in alone
         assert alone.count("<tr>") > 3
         with Image.open(saved(panel, "PNG")) as picture:
             assert picture.convert("RGB").getpixel((0, 0)) == (255, 255, 255)  # light, also from a dark page
         if panel == "#lines-save":
-            maps = [inspection.map("cross", 2, head).weights for head in told["heads"]]
-            assert gap(torch.tensor(told["weights"]), torch.stack(maps)) < 0.01
+            maps = [inspection.map("cross", 2, head).weights for head in record["heads"]]
+            assert gap(torch.tensor(record["weights"]), torch.stack(maps)) < 0.01
 
 
 @pytest.mark.parametrize(
@@ -430,6 +429,6 @@ def test_axe_finds_nothing_in_the_panels(open_page, document: str, dark: bool, w
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     if language == "ko-KR":
         panels = [tab.locator(f"#{name}").inner_text() for name in ("lines", "stages", "embeddings")]
-        told = " ".join(panels).replace(SENTENCE, "")
-        assert re.findall(r"\b(?:head|layer|query|weight|training|words?|row|save)\b", told, re.IGNORECASE) == []
+        words = " ".join(panels).replace(SENTENCE, "")
+        assert re.findall(r"\b(?:head|layer|query|weight|training|words?|row|save)\b", words, re.IGNORECASE) == []
     assert axe_problems(tab) == []

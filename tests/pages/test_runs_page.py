@@ -57,7 +57,7 @@ def figure(page: Visit, title: str) -> Any:
     return page.tab.locator("#curves figure", has=page.tab.get_by_role("heading", name=title))
 
 
-def test_it_follows_a_run_that_writes_while_it_is_open(visit: Any, following: Running, folder: Path):
+def test_runs_page_follows_a_run_that_writes_while_it_is_open(visit: Any, following: Running, folder: Path):
     page = open_runs(visit, following)
     below = figure(page, "Dev BLEU").locator("figcaption")
     first, _, toy = below.inner_text().partition("; ")
@@ -130,13 +130,13 @@ def test_curves_are_drawn_as_the_reader_asks_and_saved(visit: Any, following: Ru
     opened.value.locator("#runs tbody tr").first.wait_for()
 
 
-def test_a_logarithmic_axis_that_spans_little_has_round_numbers(visit: Any, following: Running):
+def test_logarithmic_axis_that_spans_little_has_round_numbers(visit: Any, following: Running):
     page = open_runs(visit, following, f"#run={quote(NAME)}&log=1")
     values = figure(page, "Training loss").locator("svg text[text-anchor=end]").all_text_contents()[:-1]
     assert values == ["7", "8", "9"]  # the loss falls from 9 to 7
 
 
-def test_the_film_shows_what_the_server_computed(visit: Any, following: Running):
+def test_film_shows_what_the_server_computed(visit: Any, following: Running):
     page = open_runs(visit, following, "#run=toy")
     tab = page.tab
     tab.locator("#samples button").nth(1).click()
@@ -175,7 +175,7 @@ def test_names_and_texts_of_strangers_stay_texts(visit: Any, following: Running)
 @pytest.mark.parametrize(
     ("dark", "width", "language"), [pytest.param(False, 1100, "en-US", marks=pytest.mark.slow), (True, 320, "ko-KR")]
 )
-def test_axe_finds_nothing(visit: Any, following: Running, dark: bool, width: int, language: str):
+def test_axe_finds_nothing_in_the_runs_page(visit: Any, following: Running, dark: bool, width: int, language: str):
     page = open_runs(visit, following, "#run=toy", dark=dark, width=width, language=language)
     page.tab.locator("#samples button").first.click()
     page.tab.locator("#film-map canvas.map").wait_for()
@@ -186,6 +186,6 @@ def test_axe_finds_nothing(visit: Any, following: Running, dark: bool, width: in
     assert not (language == "ko-KR" and page.tab.locator("[data-t]", has_text="Curves").count())
 
 
-def test_without_runs_there_is_no_page_for_them(visit: Any, server: Running):
+def test_runs_page_is_not_there_without_runs(visit: Any, server: Running):
     assert server.ask("GET", "/runs").status == 404
     assert visit().tab.get_by_role("link", name="Training runs").count() == 0

@@ -93,7 +93,7 @@ def tree(page: Visit, root: str, rows: bool) -> list[str]:
     return list(walk(start, ""))
 
 
-def test_a_screen_reader_has_names_roles_and_live_texts_for_all_of_it(visit: Any, server: Running):
+def test_screen_reader_has_names_roles_and_live_texts_for_everything(visit: Any, server: Running):
     page = visit("#source=en&target=ko", expected="503")
     tab, parts, heard = page.tab, [], 0
     tab.evaluate(f"({LISTEN})()")

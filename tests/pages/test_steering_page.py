@@ -22,7 +22,7 @@ def bare(word: str) -> str:
     return word.rstrip(".")
 
 
-def test_another_word_is_chosen_gone_on_from_and_taken_back(visit, server: Running):
+def test_other_word_is_chosen_gone_on_from_and_taken_back(visit, server: Running):
     page = visit(AT_HOME)
     page.type(f"{OTHER}\n{TEXT}")
     first, second = answered(server, OTHER, TEXT)
@@ -80,7 +80,7 @@ def test_another_word_is_chosen_gone_on_from_and_taken_back(visit, server: Runni
     assert not tab.locator("#steps").is_visible()
 
 
-def test_a_word_without_likely_others_is_not_offered_and_says_so(visit):
+def test_word_without_likely_others_is_not_offered_and_says_so(visit):
     page = visit(AT_HOME)
     asked: list[str] = []
     page.tab.on("request", lambda request: asked.append(request.url))
@@ -121,7 +121,7 @@ def test_a_word_without_likely_others_is_not_offered_and_says_so(visit):
     expect(page.tab.locator("#readout")).to_contain_text("Enter를 누르면 확인해요")  # said again
 
 
-def test_what_is_written_is_kept_and_the_rest_follows(visit, server: Running):
+def test_written_words_are_kept_and_the_continuation_follows(visit, server: Running):
     page = visit(AT_HOME)
     page.type(f"{TEXT} {OTHER}")
     first, second = answered(server, TEXT, OTHER)
@@ -162,7 +162,7 @@ def test_what_is_written_is_kept_and_the_rest_follows(visit, server: Running):
     page.shows(f"{first} {second}")
 
 
-def test_the_rest_follows_when_the_box_is_left_before_the_model_has_answered(visit, server: Running):
+def test_continuation_follows_when_the_box_is_left_before_the_answer(visit, server: Running):
     page = visit(AT_HOME)
     page.type(TEXT)
     page.shows(*answered(server, TEXT))
@@ -179,7 +179,7 @@ def test_the_rest_follows_when_the_box_is_left_before_the_model_has_answered(vis
     page.shows(best["text"])
 
 
-def test_what_was_chosen_stays_when_the_glossary_gets_a_term_that_changes_nothing_there(visit):
+def test_choice_stays_when_a_new_term_changes_nothing_there(visit):
     page = visit(AT_HOME)
     tab = page.tab
 
@@ -214,7 +214,7 @@ def test_what_was_chosen_stays_when_the_glossary_gets_a_term_that_changes_nothin
         page.shows(shown)
 
 
-def test_what_follows_is_accepted_with_buttons_too_and_the_way_in_is_the_way_out(visit, server: Running):
+def test_continuation_is_accepted_with_buttons_and_writing_ends_as_it_began(visit, server: Running):
     page = visit(AT_HOME, width=360)
     tab = page.tab
     page.type(TEXT)
@@ -237,7 +237,7 @@ def test_what_follows_is_accepted_with_buttons_too_and_the_way_in_is_the_way_out
     expect(tab.locator("#output .fixed")).to_have_count(len(first.split()))
 
 
-def test_one_writes_along_from_the_text_too(visit):
+def test_writing_along_begins_in_the_text_too(visit):
     page = visit(AT_HOME)
     page.type(f"{TEXT} {OTHER}")
     page.tab.locator("#output .sentence").nth(1).wait_for()
@@ -248,7 +248,7 @@ def test_one_writes_along_from_the_text_too(visit):
     expect(page.tab.locator("#output .sentence").nth(1).locator(".word").first).to_be_focused()
 
 
-def test_one_writes_where_the_caret_was_with_the_button_too(visit):
+def test_writing_with_the_button_begins_where_the_caret_was(visit):
     page = visit(AT_HOME)
     page.type(f"{TEXT}\n{OTHER}")
     page.tab.locator("#output .line").nth(1).locator(".word").first.wait_for()
@@ -274,7 +274,7 @@ def test_writing_ends_at_the_word_where_it_began(visit):
     expect(word).to_be_focused()
 
 
-def test_the_trail_has_only_what_still_stands(visit):
+def test_trail_has_only_what_still_stands(visit):
     page = visit(AT_HOME)
     tab = page.tab
 
@@ -337,7 +337,7 @@ def test_words_are_selected_with_the_mouse_from_any_one(visit, server: Running):
         assert selected == " ".join("some words of text".split()[number : number + 2])
 
 
-def test_what_was_chosen_stays_with_its_sentence_when_another_joins_its_line(visit, server: Running):
+def test_choice_stays_with_its_sentence_when_another_joins_its_line(visit, server: Running):
     page = visit(AT_HOME)
     tab = page.tab
     page.type(TEXT)
@@ -362,7 +362,7 @@ def test_what_was_chosen_stays_with_its_sentence_when_another_joins_its_line(vis
     page.shows(f"{second} {first} {second}")  # what was taken back stays so
 
 
-def test_a_press_on_what_moves_when_the_box_is_left_is_a_click(visit):
+def test_press_on_what_moves_when_the_box_is_left_clicks(visit):
     page = visit(AT_HOME, width=390)
     tab = page.tab
     line = " ".join(["word"] * 40)
@@ -385,7 +385,7 @@ def test_a_press_on_what_moves_when_the_box_is_left_is_a_click(visit):
     assert abs(copy.bounding_box()["y"] - below["y"]) > below["height"]  # the control: it has moved
 
 
-def test_the_sentence_without_a_word_is_translated_beside_what_each_word_loses(visit, server: Running):
+def test_sentence_without_a_word_is_translated_beside_the_losses(visit, server: Running):
     page = visit(AT_HOME)
     page.type(TEXT)
     page.shows(answered(server, TEXT)[0])
@@ -429,7 +429,7 @@ def test_the_sentence_without_a_word_is_translated_beside_what_each_word_loses(v
     assert json.loads(tab.evaluate("JSON.stringify({...localStorage})")) == {"language": "en"}
 
 
-def test_axe_finds_nothing_and_nothing_is_too_wide(visit, server: Running):
+def test_axe_finds_nothing_in_steering_and_nothing_too_wide(visit, server: Running):
     page = visit(AT_HOME, width=320, dark=True, language="ko-KR")
     tab = page.tab
 

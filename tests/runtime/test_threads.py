@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.device import instructions
-from dragoman.threads import (
+from dragoman.runtime.device import instructions
+from dragoman.runtime.threads import (
     FEW_SPINS,
     SHAPES,
     SPINS,
@@ -22,9 +22,9 @@ from dragoman.threads import (
     scheduled_cores,
     waits_as_others_want,
 )
+from dragoman.runtime.waiting import use_threads
 from dragoman.training.core_watch import CoreWatch
 from dragoman.training.memory import shares_of_groups
-from dragoman.waiting import use_threads
 
 SPIN = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": SPINS}
 V1, V2 = "sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup"
@@ -32,7 +32,7 @@ V1, V2 = "sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup"
 
 @pytest.mark.parametrize("own", [{}, {"OMP_WAIT_POLICY": "ACTIVE"}, {"GOMP_SPINCOUNT": "7"}])
 def test_threads_that_wait_spin_unless_the_user_wants_otherwise(own: dict[str, str], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("dragoman.threads.granted_cores", scheduled_cores)
+    monkeypatch.setattr("dragoman.runtime.threads.granted_cores", scheduled_cores)
     environment = {**own, "OMP_NUM_THREADS": "3", "HOME": "/"}
     before = dict(environment)
     configure_openmp(environment)
@@ -40,9 +40,9 @@ def test_threads_that_wait_spin_unless_the_user_wants_otherwise(own: dict[str, s
     assert waits_as_others_want(environment) == (not own)
 
 
-def test_with_a_quota_they_sleep(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("dragoman.threads.scheduled_cores", lambda: 3)
-    monkeypatch.setattr("dragoman.threads.granted_cores", lambda: 2)
+def test_threads_with_a_quota_sleep(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("dragoman.runtime.threads.scheduled_cores", lambda: 3)
+    monkeypatch.setattr("dragoman.runtime.threads.granted_cores", lambda: 2)
     environment: dict[str, str] = {}
     configure_openmp(environment)
     assert environment == {**SPIN, "GOMP_SPINCOUNT": FEW_SPINS, "OMP_NUM_THREADS": "2"}
@@ -51,7 +51,7 @@ def test_with_a_quota_they_sleep(monkeypatch: pytest.MonkeyPatch):
 
 OPENMP = """
 import os, sys
-from dragoman import threads
+from dragoman.runtime import threads
 if sys.argv[1:]:  # a quota of one core
     del os.environ["OMP_WAIT_POLICY"], os.environ["GOMP_SPINCOUNT"]
     threads.granted_cores, threads.scheduled_cores = lambda: 1, lambda: 2
@@ -71,7 +71,7 @@ def test_openmp_reads_the_setting_when_pytorch_is_imported(flags: list[str], spi
 
 
 @pytest.mark.parametrize("own", [{}, {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "7"}])
-def test_what_the_user_wants_of_onednn_stays(own: dict[str, str]):
+def test_onednn_settings_of_the_user_stay(own: dict[str, str]):
     environment = dict(own)
     configure_onednn(environment)
     assert environment == {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": SHAPES, "LRU_CACHE_CAPACITY": SHAPES} | own
@@ -79,7 +79,7 @@ def test_what_the_user_wants_of_onednn_stays(own: dict[str, str]):
 
 MULTIPLY = """
 import os, sys, torch
-from dragoman.threads import leave_out_amx
+from dragoman.runtime.threads import leave_out_amx
 if sys.argv[1:]:
     leave_out_amx(os.environ)
 torch._int_mm(torch.ones(1, 64, dtype=torch.int8), torch.ones(64, 64, dtype=torch.int8))
@@ -101,7 +101,7 @@ def test_amx_is_left_out_unless_the_user_wants_it(flags: list[str], own: dict[st
 MANY_SHAPES = """
 import resource, torch
 from pathlib import Path
-from dragoman.inference.products import PackedLinear
+from dragoman.inference.linears import PackedLinear
 
 def grow(fewest, most):
     before = int(Path("/proc/self/statm").read_text().split()[1])
@@ -149,10 +149,10 @@ def write_files(root: Path, files: dict[str, str]) -> None:
         ("3:memory:/a", {"sys/fs/cgroup/memory/a/cpu.cfs_quota_us": "1"}, None),
     ],
 )
-def test_the_cores_are_those_that_a_container_grants(
+def test_cores_are_those_that_a_container_grants(
     groups: str, files: dict[str, str], cores: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("dragoman.threads.scheduled_cores", lambda: 8)
+    monkeypatch.setattr("dragoman.runtime.threads.scheduled_cores", lambda: 8)
     write_files(tmp_path, {"proc/self/cgroup": groups, **files})
     assert granted_cores(str(tmp_path)) == (cores or 8)
 
@@ -170,14 +170,14 @@ def test_the_cores_are_those_that_a_container_grants(
         ("3:cpu:/", {f"{V2}/cpu/memory.limit_in_bytes": "8", f"{V2}/cpu/memory.usage_in_bytes": "4"}, []),
     ],
 )
-def test_memory_is_that_of_the_container(groups: str, files: dict[str, str], shares: list[float], tmp_path: Path):
+def test_memory_limit_is_that_of_the_container(groups: str, files: dict[str, str], shares: list[float], tmp_path: Path):
     """So that an automatic batch size does not end in the kernel's OOM killer."""
     write_files(tmp_path, {"proc/self/cgroup": groups, **files})
     assert list(shares_of_groups(str(tmp_path))) == shares
 
 
-def test_there_are_never_more_threads_than_cores(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("dragoman.waiting.granted_cores", lambda: 2)
+def test_threads_are_never_more_than_cores(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("dragoman.runtime.waiting.granted_cores", lambda: 2)
     before = torch.get_num_threads()
     try:
         found = [(use_threads(wanted), torch.get_num_threads()) for wanted in (1, None, 2, 64)]
@@ -195,7 +195,7 @@ def test_there_are_never_more_threads_than_cores(monkeypatch: pytest.MonkeyPatch
         *("lab scaling", "distill --teacher {model} --train {pairs} --dev {pairs} --out b"),
     ],
 )
-def test_every_command_that_computes_is_told_how_many(
+def test_commands_that_compute_get_their_number_of_threads(
     command: str, dragoman: Callable[..., Any], trained: Path, corpus: tuple[str, str]
 ):
     arguments = command.format(model=trained, pairs=corpus[1]).split()
@@ -204,15 +204,10 @@ def test_every_command_that_computes_is_told_how_many(
     assert "threads must be" not in dragoman(*arguments, "--threads", 1, "--help").err
 
 
-def test_a_benchmark_has_no_more_threads_than_cores(dragoman: Callable[..., Any]):
-    ran = dragoman("benchmark", "decoding", "--threads", granted_cores() + 1)
-    assert (ran.code, f"--threads must be at most {granted_cores()}:" in ran.err) == (2, True)
-
-
-def test_the_threads_of_a_command_are_those_of_its_flag(
+def test_threads_of_a_command_are_those_of_its_flag(
     dragoman: Callable[..., Any], trained: Path, corpus: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("dragoman.waiting.granted_cores", lambda: 2)
+    monkeypatch.setattr("dragoman.runtime.waiting.granted_cores", lambda: 2)
     before, found = torch.get_num_threads(), []
     try:
         for threads in (2, 1, 3):
@@ -225,7 +220,10 @@ def test_the_threads_of_a_command_are_those_of_its_flag(
 
 @pytest.mark.slow
 def test_training_says_once_that_others_use_the_cores(tmp_path: Path):
-    watch, quiet = CoreWatch(every=1.0), CoreWatch(tmp_path, every=1.0)  # the control sees threads that never wait
+    watch, quiet = (
+        CoreWatch(interval=1.0),
+        CoreWatch(tmp_path, interval=1.0),
+    )  # the control sees threads that never wait
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3 * scheduled_cores())]
     try:
         found = [computing(watch.note), computing(watch.note)]

@@ -9,8 +9,8 @@ import time
 import pytest
 import torch
 
-from dragoman.threads import FEW_SPINS, SPINS, granted_cores, scheduled_cores
-from dragoman.waiting import CALM, EVERY, FREE, Crowd, Reading, WaitingThreads
+from dragoman.runtime.threads import FEW_SPINS, SPINS, granted_cores, scheduled_cores
+from dragoman.runtime.waiting import CALM, FREE, INTERVAL, Crowd, Reading, WaitingThreads
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what programs compute is read in /proc")
 
@@ -19,7 +19,7 @@ SPINNING = """
 import time
 import dragoman
 import torch
-from dragoman.waiting import WIDE, Crowd
+from dragoman.runtime.waiting import WIDE, Crowd
 
 numbers = torch.ones(WIDE)
 
@@ -54,13 +54,13 @@ def processor_times(**environment: str) -> list[float]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(scheduled_cores() < 2, reason="threads need cores to wait on")
-def test_a_crowd_makes_threads_sleep_and_leaves_them_spinning():
+def test_crowd_makes_threads_sleep_and_leaves_them_spinning():
     before, during, after = processor_times()
     assert during < PAUSE / 4 < PAUSE / 2 < min(before, after)
 
 
 @pytest.mark.slow
-def test_the_control_threads_that_sleep_anyway():
+def test_threads_that_sleep_anyway_control():
     assert max(processor_times(GOMP_SPINCOUNT=FEW_SPINS, OMP_WAIT_POLICY="PASSIVE")) < PAUSE / 4
 
 
@@ -70,8 +70,8 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.reading, self.threads, self.teams = Reading(0.0, 0.0, 0.0), 2, 0
         self.thread = threading.get_ident()
-        monkeypatch.setattr("dragoman.waiting.Crowd", self.crowd)
-        monkeypatch.setattr("dragoman.waiting.scheduled_cores", lambda: 2)
+        monkeypatch.setattr("dragoman.runtime.waiting.Crowd", self.crowd)
+        monkeypatch.setattr("dragoman.runtime.waiting.scheduled_cores", lambda: 2)
         monkeypatch.setattr(torch, "get_num_threads", lambda: self.threads)
         monkeypatch.setattr(torch, "set_num_threads", lambda threads: setattr(self, "threads", threads))
         monkeypatch.setattr(WaitingThreads, "read", lambda _: self.reading)
@@ -89,7 +89,7 @@ class Machine:
     def passes(self, waiting: WaitingThreads, seconds: float, own: float, others: float) -> bool:
         """Return whether threads sleep after so many seconds, in which this and other programs used so many cores."""
         while seconds > 0:
-            spent = min(seconds, EVERY)
+            spent = min(seconds, INTERVAL)
             time, everyone, ours = self.reading
             self.reading = Reading(time + spent, everyone + spent * (own + others), ours + spent * own)
             waiting.look()
@@ -105,28 +105,28 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 def test_threads_sleep_while_others_want_cores(machine: Machine):
     waiting = WaitingThreads()
     assert machine.teams, "at the start"
-    assert not machine.passes(waiting, EVERY, own=2.0, others=0.0)
+    assert not machine.passes(waiting, INTERVAL, own=2.0, others=0.0)
     assert not machine.passes(waiting, 10, own=2.0, others=0.0)
     assert not machine.passes(waiting, 10, own=1.5, others=FREE - 0.1)
-    assert machine.passes(waiting, EVERY, own=1.0, others=1.0)
+    assert machine.passes(waiting, INTERVAL, own=1.0, others=1.0)
     assert machine.passes(waiting, 60, own=1.0, others=1.0)
-    assert machine.passes(waiting, CALM - EVERY, own=2.0, others=0.0)
-    assert machine.passes(waiting, EVERY, own=1.0, others=FREE + 0.1)
-    assert machine.passes(waiting, CALM - EVERY, own=2.0, others=0.0)
-    assert not machine.passes(waiting, EVERY, own=2.0, others=0.0)
+    assert machine.passes(waiting, CALM - INTERVAL, own=2.0, others=0.0)
+    assert machine.passes(waiting, INTERVAL, own=1.0, others=FREE + 0.1)
+    assert machine.passes(waiting, CALM - INTERVAL, own=2.0, others=0.0)
+    assert not machine.passes(waiting, INTERVAL, own=2.0, others=0.0)
 
 
-def test_the_number_of_threads_may_change(machine: Machine):
+def test_number_of_threads_may_change(machine: Machine):
     """The control: as long as there is one, it has nobody to wait for."""
     machine.threads = 1
     waiting = WaitingThreads()
-    assert not machine.passes(waiting, EVERY, own=1.0, others=2.0)
+    assert not machine.passes(waiting, INTERVAL, own=1.0, others=2.0)
     waiting.count(2)
-    assert machine.passes(waiting, EVERY, own=1.0, others=2.0)
+    assert machine.passes(waiting, INTERVAL, own=1.0, others=2.0)
     waiting.count(2)
     assert machine.teams == 1
     waiting.count(1)
-    assert not machine.passes(waiting, EVERY, own=1.0, others=2.0)
+    assert not machine.passes(waiting, INTERVAL, own=1.0, others=2.0)
 
 
 CROWDS = """
@@ -134,7 +134,7 @@ import os
 import threading
 import dragoman
 import torch
-from dragoman.waiting import Crowd
+from dragoman.runtime.waiting import Crowd
 
 def more_threads():
     before = len(os.listdir("/proc/self/task"))
@@ -152,7 +152,7 @@ later.join()
 """
 
 
-def test_a_crowd_forms_its_teams_whatever_number_of_threads_the_process_has():
+def test_crowd_forms_its_teams_whatever_number_of_threads_the_process_has():
     """Three teams of two threads each, also in a server, which has set the number of its requests to one."""
     ran = subprocess.run([sys.executable, "-c", CROWDS], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["6", "6", "1", "1"]
@@ -165,20 +165,20 @@ def test_cores_that_this_program_leaves_are_for_others(machine: Machine):
 
 
 def test_threads_sleep_where_the_system_does_not_count(machine: Machine):
-    assert machine.passes(WaitingThreads(), EVERY, own=1.0, others=-1.0)
+    assert machine.passes(WaitingThreads(), INTERVAL, own=1.0, others=-1.0)
 
 
-def test_time_in_which_this_program_is_suspended_does_not_count(machine: Machine):
+def test_suspended_time_of_this_program_does_not_count(machine: Machine):
     waiting = WaitingThreads()
-    assert not machine.passes(waiting, EVERY, own=2.0, others=0.0)
+    assert not machine.passes(waiting, INTERVAL, own=2.0, others=0.0)
     time, everyone, own = machine.reading
     machine.reading = Reading(time + 100, everyone + 200, own)
     waiting.look()
     assert not machine.teams
 
 
-def test_a_look_that_fails_is_not_the_last(machine: Machine, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("dragoman.waiting.EVERY", 0.0)
+def test_look_that_fails_is_not_the_last(machine: Machine, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("dragoman.runtime.waiting.INTERVAL", 0.0)
     waiting, failures = WaitingThreads(), [OSError("no file left"), RuntimeError("no thread left"), KeyboardInterrupt()]
 
     def look() -> None:
@@ -190,7 +190,7 @@ def test_a_look_that_fails_is_not_the_last(machine: Machine, monkeypatch: pytest
     assert not failures
 
 
-def test_what_others_compute_is_read_from_the_system():
+def test_computing_of_others_is_read_from_the_system():
     """This program computes on one core all the time, and one more for each core beside it."""
     waiting = WaitingThreads()
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(scheduled_cores())]
@@ -219,11 +219,9 @@ def test_what_others_compute_is_read_from_the_system():
         pytest.param({"OMP_WAIT_POLICY": "ACTIVE"}, False, marks=pytest.mark.slow),
     ],
 )
-def test_whoever_chooses_threads_is_watched_once_unless_the_user_has_said_how_to_wait(
-    environment: dict[str, str], watched: bool
-):
+def test_threads_are_watched_once_unless_the_user_chose_how_to_wait(environment: dict[str, str], watched: bool):
     clean = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
-    program = "import threading; from dragoman.waiting import use_threads; use_threads(1); use_threads(2); "
+    program = "import threading; from dragoman.runtime.waiting import use_threads; use_threads(1); use_threads(2); "
     program += "print([thread.name for thread in threading.enumerate() if thread.daemon])"
     ran = subprocess.run([sys.executable, "-c", program], env=clean | environment, capture_output=True, text=True)
     assert (ran.returncode, ran.stdout.strip()) == (
@@ -235,7 +233,7 @@ def test_whoever_chooses_threads_is_watched_once_unless_the_user_has_said_how_to
 ENDING = """
 import sys
 import dragoman
-from dragoman.waiting import use_threads
+from dragoman.runtime.waiting import use_threads
 
 use_threads(2)
 sys.exit(3)
@@ -243,7 +241,7 @@ sys.exit(3)
 
 
 @pytest.mark.skipif(granted_cores() < 2, reason="needs two cores")
-def test_a_process_that_ends_at_once_does_not_abort():
+def test_process_that_ends_at_once_does_not_abort():
     """As where the model is missing: threads that are still inside PyTorch would abort it."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP", "GOMP"))}
     for _ in range(3):

@@ -82,7 +82,7 @@ SECRETS = {"none": "", "bad": "wrong", "not ASCII": "schl\xc3\xbcssel", "good": 
 
 @pytest.mark.parametrize("every", [pytest.param(1, id="all", marks=pytest.mark.slow), pytest.param(11, id="a part")])
 @pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
-def test_every_route_lets_in_whom_its_table_says(locked: Running, secret: str, every: int):
+def test_routes_let_in_whom_their_table_says(locked: Running, secret: str, every: int):
     """However a request is written."""
     variants = [
         (route, variant)
@@ -106,7 +106,7 @@ def metrics_of(server: Running) -> str:
     return server.ask("GET", "/metrics", Authorization=f"Bearer {SECRET}").body.decode()
 
 
-def test_no_status_of_any_route_makes_a_series_too_many(locked: Running):
+def test_metrics_have_one_series_per_kind_of_status(locked: Running):
     """Even if every route had answered in every way that there is."""
     paths = {route.path for route in ROUTES} | {"-"}
     statuses = {200, 201, 204, 400, 401, 403, 404, 405, 408, 413, 415, 429, 499, 500, 503}
@@ -116,7 +116,7 @@ def test_no_status_of_any_route_makes_a_series_too_many(locked: Running):
     assert len([line for line in metrics_of(locked).splitlines() if not line.startswith("#")]) < MAX_SERIES
 
 
-def test_no_key_and_no_text_is_in_logs_metrics_and_errors(locked: Running, capsys: Any):
+def test_logs_metrics_and_errors_have_neither_keys_nor_texts(locked: Running, capsys: Any):
     errors: list[bytes] = []
     places: list[dict[str, Any]] = [
         {"Authorization": f"Bearer {SECRET}"},

@@ -109,7 +109,7 @@ def drop_the_next_one(right: Callable[..., Any]) -> Callable[..., Any]:
         pytest.param(1000, 150, True, id="control of a thousand", marks=pytest.mark.slow),
     ],
 )
-def test_a_text_gets_the_same_answer_alone_and_in_any_crowd(
+def test_text_gets_the_same_answer_alone_and_in_any_crowd(
     uncached: Models, pairs: Sequence[Pair], monkeypatch: Any, count: int, words: int, wrong: bool
 ):
     requests = requests_of(pairs, count, words)
@@ -147,7 +147,7 @@ def test_a_text_gets_the_same_answer_alone_and_in_any_crowd(
 # --- Leaving, and time
 
 
-def test_when_fifty_clients_leave_nothing_is_computed_for_them(models: Models, pairs: Sequence[Pair]):
+def test_requests_of_fifty_clients_that_leave_are_not_computed(models: Models, pairs: Sequence[Pair]):
     chance, words = random.Random(8), [word for source, _ in pairs[:200] for word in source.split()]
 
     def long() -> Request:
@@ -178,7 +178,7 @@ def computed(seconds: float) -> float:
     return time.process_time() - before
 
 
-def test_a_deadline_is_kept_within_two_steps_and_equal_requests_are_searched_for_once(models: Models):
+def test_deadline_is_kept_and_equal_requests_are_searched_once(models: Models):
     one = next(iter(models.by_pair.values()))
     slow = Slow(one.translator.engine, 30, steps=300)
     with Pool(slow) as pool, running(Models([replace(one, pool=pool)]), replace(PATIENT, deadline=0.5)) as server:

@@ -61,7 +61,7 @@ def translate(server: Running, **fields: Any) -> Any:
     return answer.json["translations"]
 
 
-def test_the_client_translates_texts(client: deepl.DeepLClient, alone: str):
+def test_client_translates_texts(client: deepl.DeepLClient, alone: str):
     one = client.translate_text(TEXT, target_lang="KO")
     assert (one.text, one.detected_source_lang, one.billed_characters) == (alone, "EN", len(TEXT))
     several = client.translate_text([TEXT, "7", ""], source_lang="en", target_lang="ko", formality="prefer_more")
@@ -74,7 +74,7 @@ def test_the_client_translates_texts(client: deepl.DeepLClient, alone: str):
         client.translate_text(TEXT, target_lang="KO", formality="more")
 
 
-def test_the_client_lists_languages_and_its_use(client: deepl.DeepLClient, server: Running):
+def test_client_lists_languages_and_its_use(client: deepl.DeepLClient, server: Running):
     assert [(one.code, one.name) for one in client.get_source_languages()] == [("EN", "English")]
     assert [(one.code, one.supports_formality) for one in client.get_target_languages()] == [("KO", False)]
     before = client.get_usage().character.count
@@ -85,7 +85,7 @@ def test_the_client_lists_languages_and_its_use(client: deepl.DeepLClient, serve
     assert [one.source_lang for one in client.get_glossary_languages()] == ["en"]
 
 
-def test_markup_stays(client: deepl.DeepLClient, server: Running, alone: str):
+def test_markup_of_deepl_texts_stays(client: deepl.DeepLClient, server: Running, alone: str):
     html = client.translate_text(f"<p>{TEXT}</p>", target_lang="KO", tag_handling="html").text
     assert html == f"<p>{alone}</p>"
     xml = client.translate_text(
@@ -139,21 +139,21 @@ def test_forms_of_the_other_client_are_read(server: Running, alone: str):
         ({"source_lang": "KO", "target_lang": "EN"}, "ko cannot be translated into en"),
         ({"style_id": "x"}, "'style_id' is not supported"),
         ({"custom_instructions": ["be brief"]}, "'custom_instructions' is not supported"),
-        ({"glossary_id": 32 * "0"}, "nothing with this name"),
-        ({"glossary_id": "../../etc/passwd"}, "nothing with this name"),
+        ({"glossary_id": 32 * "0"}, "no such item"),
+        ({"glossary_id": "../../etc/passwd"}, "no such item"),
         ({"glossary_id": "a", "source_lang": None}, "needs the parameter 'source_lang'"),
         ({"glossary_id": "a", "glossary_ids": ["b"]}, "exclude each other"),
         ({"tag_handling": "markdown"}, "tag_handling"),
     ],
 )
-def test_errors_have_messages(server: Running, changes: dict[str, Any], message: str):
+def test_deepl_errors_have_messages(server: Running, changes: dict[str, Any], message: str):
     body = {"text": ["x"], "source_lang": "EN", "target_lang": "KO", **changes}
     answer = ask(server, "POST", "/v2/translate", body)
     assert answer.status in (400, 404)
     assert message in answer.json["message"]
 
 
-def test_a_key_is_needed(server: Running):
+def test_deepl_key_is_needed(server: Running):
     with pytest.raises(deepl.AuthorizationException):
         deepl.Translator("wrong", server_url=server.url).get_usage()
     assert server.ask("POST", "/v2/translate", {"text": ["x"], "target_lang": "KO"}).status == 403
@@ -230,7 +230,7 @@ def test_glossaries_of_both_generations_are_kept_and_used(client: deepl.DeepLCli
         ('"dog,개', "csv", 400),
     ],
 )
-def test_entries_are_checked(server: Running, entries: str, form: str, status: int):
+def test_glossary_entries_are_checked(server: Running, entries: str, form: str, status: int):
     body = {"name": "x", "source_lang": "en", "target_lang": "ko", "entries": entries, "entries_format": form}
     answer = ask(server, "POST", "/v2/glossaries", body)
     assert answer.status == status
@@ -238,7 +238,7 @@ def test_entries_are_checked(server: Running, entries: str, form: str, status: i
         assert ask(server, "DELETE", f"/v2/glossaries/{answer.json['glossary_id']}").status == 204
 
 
-def test_a_server_without_a_folder_keeps_nothing_and_says_so(models: Models):
+def test_server_without_a_folder_keeps_nothing_and_says_so(models: Models):
     with running(models, CONFIG) as server:
         assert server.ask("GET", "/v2/glossaries").json == {"glossaries": []}
         body = {"name": "x", "source_lang": "en", "target_lang": "ko", "entries": "a\tb"}
@@ -247,7 +247,7 @@ def test_a_server_without_a_folder_keeps_nothing_and_says_so(models: Models):
         assert "--state" in answer.json["message"]
 
 
-def test_every_route_answers_within_the_contract(server: Running):
+def test_deepl_routes_answer_within_the_contract(server: Running):
     """Answers of all other tests are held to it, too. The control: whatever is changed in one of them is noticed."""
     assert set(ANSWERS) == {(one.method, one.path) for one in ROUTES if one.path.startswith(("/v2/", "/v3/"))}
     server.contract.seen.clear()
@@ -319,7 +319,7 @@ def test_documents_are_uploaded_asked_for_and_fetched_once(client: deepl.DeepLCl
     fetched = ask(server, "POST", f"/v2/document/{handle.document_id}/result", {"document_key": handle.document_key})
     assert fetched.body.decode() == f"{alone}\n\n7\n"
     assert fetched.headers["content-disposition"] == "attachment; filename*=UTF-8''a_b.txt"
-    with pytest.raises(deepl.DeepLException, match="nothing with this name"):
+    with pytest.raises(deepl.DeepLException, match="no such item"):
         client.translate_document_get_status(handle)
     assert list(Path(server.service.config.state or "", "documents").iterdir()) == []
 
@@ -342,7 +342,7 @@ def test_documents_of_others_are_not_shown(client: deepl.DeepLClient, server: Ru
             client.translate_document_upload(b" ", target_lang="KO", filename=name)
 
 
-def test_a_document_of_a_server_that_was_stopped_is_an_error_and_not_waited_for(
+def test_document_of_a_stopped_server_is_an_error_at_once(
     client: deepl.DeepLClient, server: Running, monkeypatch: pytest.MonkeyPatch
 ):
     go, translated = threading.Event(), files.translate_document
@@ -388,7 +388,7 @@ def test_a_document_of_a_server_that_was_stopped_is_an_error_and_not_waited_for(
         client.translate_document_upload(TEXT, target_lang="KO", filename="a.txt")
 
 
-def test_a_language_with_varieties_is_one_source(models: Models):
+def test_language_with_varieties_is_one_source(models: Models):
     (one,) = models.by_pair.values()
     pairs = [one.pair._replace(source=code) for code in ("zh-Hant", "zh", "en")]
     served = [replace(one, source=one.source._replace(pair=pair)) for pair in pairs]
@@ -397,7 +397,7 @@ def test_a_language_with_varieties_is_one_source(models: Models):
     assert [one["language"] for one in listed] == ["EN", "ZH"]
 
 
-def test_what_the_contract_says_beyond_the_client(server: Running, alone: str):
+def test_deepl_contract_holds_beyond_what_the_client_uses(server: Running, alone: str):
     assert "billed_characters" not in translate(server)[0]
     assert translate(server, show_billed_characters=True)[0]["billed_characters"] == len(TEXT)
     assert ask(server, "POST", "/v2/languages", {"type": "target"}).json[0]["language"] == "KO"
@@ -438,9 +438,7 @@ def test_files_of_libretranslate_are_fetched_by_their_address(server: Running, a
 
 @pytest.mark.slow
 @pytest.mark.parametrize("grace", [0.5, 0.0])
-def test_what_a_client_asks_for_again_is_not_searched_for_again(
-    models: Models, monkeypatch: pytest.MonkeyPatch, grace: float
-):
+def test_repeated_request_is_not_searched_for_again(models: Models, monkeypatch: pytest.MonkeyPatch, grace: float):
     """All times are a twentieth of theirs: a search needs 12 seconds, the client gives up after 10 and asks again.
 
     The control: without grace, the search begins anew each time.

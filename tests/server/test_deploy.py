@@ -31,7 +31,7 @@ def objects() -> dict[str, Any]:
     return {one["kind"]: one for one in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())}
 
 
-def test_each_file_is_on_the_page_about_serving():
+def test_deployment_files_are_on_the_page_about_serving():
     page = (ROOT / "docs" / "serving.md").read_text()
     assert {file.name for file in DEPLOY.iterdir()} == set(re.findall(r"\]\(\.\./deploy/([^)]+)\)", page))
 
@@ -39,7 +39,7 @@ def test_each_file_is_on_the_page_about_serving():
 @pytest.mark.parametrize(
     "settings", [(DEPLOY / "serve.toml").read_text(), objects()["ConfigMap"]["data"]["serve.toml"]]
 )
-def test_settings_are_accepted(settings: str):
+def test_deployment_settings_are_accepted(settings: str):
     config = update(ServeConfig(), tomllib.loads(settings), "serve.toml")
     config.check_access()
     assert config.api_keys
@@ -47,13 +47,13 @@ def test_settings_are_accepted(settings: str):
     assert "translate.example.org" in config.host_name
 
 
-def test_commands_have_flags_that_exist():
+def test_deployment_commands_have_flags_that_exist():
     commands = re.findall(r"dragoman serve (.*)", "".join(file.read_text() for file in DEPLOY.iterdir()))
     flags = {flag for command in commands for flag in re.findall(r"(?<!\S)--?[a-z][a-z-]*", command)}
     assert {"--help", "--api-keys", "--new-key"} <= flags <= {"--help", *FLAGS["serve"].split()}
 
 
-def test_the_unit_is_one(tmp_path: Path):
+def test_systemd_unit_is_valid(tmp_path: Path):
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.read_string(UNIT)
     assert int(unit["Service"]["TimeoutStopSec"]) > NOTICE + ServeConfig().grace + LAST_STEP
@@ -68,7 +68,7 @@ def test_the_unit_is_one(tmp_path: Path):
         assert (fault in ran.stderr) if fault else (ran.returncode, "dragoman.service:" in ran.stderr) == (0, False)
 
 
-def test_the_image_is_made_of_files_that_exist_and_starts_the_server():
+def test_image_is_made_of_files_that_exist_and_starts_the_server():
     lines = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
     seen = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
     steps = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]

@@ -25,7 +25,7 @@ def alone(models: Models) -> str:
     return next(iter(models.by_pair.values())).translator.translate(TEXT).text
 
 
-def test_all_forms_of_a_body_get_the_same_answer(server: Running, alone: str):
+def test_body_forms_get_the_same_answer(server: Running, alone: str):
     fields = {"q": TEXT, "source": "en", "target": "ko"}
     form, kind = multipart(fields.items())
     answers = [
@@ -38,7 +38,7 @@ def test_all_forms_of_a_body_get_the_same_answer(server: Running, alone: str):
     assert [answer.json for answer in answers] == 5 * [{"translatedText": alone}]
 
 
-def test_the_clients_of_others_are_answered(server: Running, alone: str):
+def test_clients_of_others_are_answered(server: Running, alone: str):
     client = libretranslatepy.LibreTranslateAPI(server.url + "/", "no key")
     assert client.translate(TEXT, "en", "ko") == alone
     assert {language["code"] for language in client.languages()} == {"en", "ko"}
@@ -55,7 +55,7 @@ def test_the_clients_of_others_are_answered(server: Running, alone: str):
     assert deep.translate(TEXT) == alone
 
 
-def test_a_list_is_answered_by_a_list_of_the_same_length(server: Running, alone: str):
+def test_list_is_answered_by_a_list_of_the_same_length(server: Running, alone: str):
     texts = [TEXT, "", " ", "7", TEXT + "\n\n" + TEXT, TEXT]
     answer = server.translate(texts).json["translatedText"]
     assert answer == [alone, "", " ", "7", alone + "\n\n" + alone, alone]
@@ -91,7 +91,7 @@ def test_alternatives_are_others_than_the_translation_and_each_other(server: Run
     assert server.translate(TEXT, alternatives=most + 1).json["error"].endswith(f"<= {most}")
 
 
-def test_the_language_of_each_text_is_detected(server: Running, alone: str):
+def test_language_of_each_text_is_detected(server: Running, alone: str):
     korean = "개가 빨간 고양이 4마리를 봐요."
     one = server.translate(TEXT, source="auto").json
     assert one["translatedText"] == alone
@@ -104,7 +104,7 @@ def test_the_language_of_each_text_is_detected(server: Running, alone: str):
     assert server.ask("POST", "/detect", {"q": "🙂"}).json == [{"confidence": 0.0, "language": "en"}]
 
 
-def test_the_language_is_that_of_the_words_and_not_of_the_markup(server: Running, alone: str):
+def test_language_is_that_of_the_words_and_not_of_the_markup(server: Running, alone: str):
     english = f"<p lang='ko' title='개'>{TEXT}</p>"
     korean = '<p class="btn btn-primary">개가 <a href="/the/red/cats" target="_blank" onclick="save()">봐요</a></p>'
     assert server.translate(korean, source="auto").json["detectedLanguage"]["language"] == "en"  # as text
@@ -129,7 +129,7 @@ def test_varieties_are_detected_as_what_is_served():
     assert detector.rank("A senhora não está em casa hoje.", {"xx"}) == [("xx", 0.0)]
 
 
-def test_a_server_without_detection_asks_for_the_language(models: Models):
+def test_server_without_detection_asks_for_the_language(models: Models):
     with running(models, CONFIG) as server:
         server.service.detector = None
         assert server.translate(TEXT, source="auto").json["error"] == (
@@ -161,7 +161,7 @@ def test_texts_of_the_same_language_stay(server: Running):
     assert server.translate("개", source="ko").json == {"translatedText": "개"}
 
 
-def test_the_server_describes_itself(server: Running):
+def test_server_describes_itself(server: Running):
     assert server.ask("GET", "/languages", b"api_key=x", Content_Type="application/x-www-form-urlencoded").json == [
         {"code": "en", "name": "English", "targets": ["en", "ko"]},
         {"code": "ko", "name": "Korean", "targets": ["ko"]},
@@ -212,7 +212,7 @@ def test_extensions_get_what_they_expect(server: Running, alone: str):
     assert (wrong.status, wrong.json) == (400, {"code": 400, "message": "ZZ is not supported"})
 
 
-def test_a_suggestion_that_cannot_be_written_leaves_no_half_line(models: Models, tmp_path: Path):
+def test_suggestion_that_cannot_be_written_leaves_no_half_line(models: Models, tmp_path: Path):
     """The disk is full after some of the line: here, a file may not grow further."""
     file, most = tmp_path / "en-ko.tsv", 4 << 20
     written = b"a\tb\n" * (most // 4 - 1000)

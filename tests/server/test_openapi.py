@@ -92,7 +92,7 @@ def without_chance(answer: Answer) -> Any:
 
 
 @pytest.mark.parametrize("route", BODIES, ids=[f"{route.method} {route.path}" for route in BODIES])
-def test_each_form_of_body_that_is_described_is_taken(kept: Running, description: Any, route: Any):
+def test_body_forms_that_are_described_are_taken(kept: Running, description: Any, route: Any):
     """All forms of a request get the same answer, which holds to its schema. The control: without a field that is
     required, each gets an error.
     """
@@ -131,7 +131,7 @@ def test_each_form_of_body_that_is_described_is_taken(kept: Running, description
         )
 
 
-def test_every_answer_without_a_body_holds_to_its_schema(kept: Running, description: Any):
+def test_answers_without_a_body_hold_to_their_schemas(kept: Running, description: Any):
     asked = 0
     for route in ROUTES:
         if route.method == "GET" and route.answer and "{" not in route.path:
@@ -143,7 +143,7 @@ def test_every_answer_without_a_body_holds_to_its_schema(kept: Running, descript
     assert asked > 10
 
 
-def test_every_route_is_described(server: Running):
+def test_routes_are_described_in_openapi(server: Running):
     description = server.ask("GET", "/openapi.json").json
     assert {(route.method.lower(), route.path) for route in ROUTES} == {
         (method, path) for path, methods in description["paths"].items() for method in methods
@@ -171,7 +171,7 @@ def test_every_route_is_described(server: Running):
     assert references <= set(description["components"]["schemas"])
 
 
-def test_a_server_with_keys_says_where_they_go(models: Models):
+def test_server_with_keys_says_where_they_go(models: Models):
     with running(models, CONFIG, [Key("one", digest("first"))]) as server:
         description = server.ask("GET", "/openapi.json").json
     schemes = description["components"]["securitySchemes"]
@@ -188,7 +188,7 @@ def test_a_server_with_keys_says_where_they_go(models: Models):
         assert bool(found[route.path]) == (route.access == "key"), route
 
 
-def test_the_page_of_the_api_loads_nothing_and_runs_nothing(server: Running):
+def test_page_of_the_api_loads_nothing_and_runs_nothing(server: Running):
     answer = server.ask("GET", "/docs")
     page = answer.body.decode()
     assert all(f"{route.method} {route.path}" in page for route in ROUTES)
@@ -202,9 +202,7 @@ def test_the_page_of_the_api_loads_nothing_and_runs_nothing(server: Running):
 
 
 @pytest.mark.parametrize("route", BODIES, ids=[f"{route.method} {route.path}" for route in BODIES])
-def test_a_field_that_is_not_there_is_refused_where_the_description_says_so(
-    kept: Running, description: Any, route: Any
-):
+def test_unknown_field_is_refused_where_the_description_says_so(kept: Running, description: Any, route: Any):
     content = description["paths"][route.path][route.method.lower()]["requestBody"]["content"]
     for kind, body in content.items():
         schema = resolve(description, body["schema"])
@@ -242,7 +240,7 @@ def test_forms_write_truth_values_as_the_description_says(kept: Running, descrip
                 check(description, resolve(description, body["schema"]), fields)
 
 
-def test_in_forms_a_single_value_is_a_list_of_one(kept: Running, description: Any):
+def test_single_value_in_a_form_is_a_list_of_one(kept: Running, description: Any):
     """JSON says itself what is a list."""
     route = next(one for one in BODIES if one.path == "/api/v1/translate")
     content = description["paths"][route.path]["post"]["requestBody"]["content"]
@@ -258,7 +256,7 @@ def test_in_forms_a_single_value_is_a_list_of_one(kept: Running, description: An
 
 
 @pytest.mark.parametrize(("field", "path"), [("api_key", "/translate"), ("api_key", "/detect"), ("token", "/deeplx")])
-def test_a_key_is_a_string_even_where_none_is_needed(kept: Running, description: Any, field: str, path: str):
+def test_key_is_a_string_even_where_none_is_needed(kept: Running, description: Any, field: str, path: str):
     route = next(one for one in BODIES if one.path == path)
     body = description["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
     schema = resolve(description, body)

@@ -105,7 +105,7 @@ def test_words_are_counted_over_all_lines(server: Running):
     ]
 
 
-def test_what_is_computed_beside_the_search_goes_one_at_a_time_and_has_a_deadline(models: Models):
+def test_work_beside_the_search_is_serial_and_has_a_deadline(models: Models):
     with running(models, replace(CONFIG, deadline=0.5)) as server, server.service.beside:
         body = {"texts": [TEXT], "source": "en", "target": "ko", "word_scores": True}
         late = server.ask("POST", "/api/v1/translate", body)
@@ -113,7 +113,7 @@ def test_what_is_computed_beside_the_search_goes_one_at_a_time_and_has_a_deadlin
         assert server.ask("POST", "/api/v1/translate", {**body, "word_scores": False}).status == 200
 
 
-def test_the_deadline_of_words_counts_between_two_translations(models: Models, monkeypatch: pytest.MonkeyPatch):
+def test_deadline_of_words_counts_between_two_translations(models: Models, monkeypatch: pytest.MonkeyPatch):
     tickets, others = list[Ticket](), Annotator.others
 
     def take_long(*task: Any) -> Any:
@@ -142,7 +142,7 @@ def test_alternatives_have_scores_and_a_sentence_in_parts_says_so(server: Runnin
     assert long["parts"] == len(long["segments"]) > 1
 
 
-def test_a_request_has_its_own_glossary_and_prefix(server: Running, alone: str):
+def test_request_has_its_own_glossary_and_prefix(server: Running, alone: str):
     (plain,), (bound,), (begun,) = (
         own(server, texts=[TEXT]),
         own(server, texts=[TEXT], glossary=["dog\t개들", "red\t엉뚱한 말"]),
@@ -199,7 +199,7 @@ def test_other_words_are_those_of_one_line(server: Running):
     assert steered(server, "alternatives", text=f"{TEXT}\n", prefix="말\n")["words"]  # the control
 
 
-def test_the_words_of_a_translation_that_was_written_by_hand(server: Running, alone: str):
+def test_words_of_a_handwritten_translation_are_scored(server: Running, alone: str):
     body = {"alignment": True, "word_scores": True, "others": True}
     (found,) = own(server, texts=[TEXT], **body)
     (words,) = steered(server, "words", texts=[TEXT], translations=[alone])["translations"]
@@ -234,7 +234,7 @@ def test_wrong_requests_are_explained(server: Running, changes: dict[str, Any], 
     assert message in answer.json["error"]["message"]
 
 
-def test_fields_that_there_are_not_are_refused_here_and_ignored_elsewhere(server: Running, kept: Running):
+def test_unknown_fields_are_refused_here_and_ignored_elsewhere(server: Running, kept: Running):
     form = {"Content_Type": "application/x-www-form-urlencoded"}
     names = {"detect": "texts", "documents": "target", "glossaries": "dictionaries", "inspect": "source"}
     for path, near in names.items():
@@ -307,7 +307,7 @@ def legs(trained: Path, pairs: Sequence[Pair], tmp_path_factory: pytest.TempPath
     opened.close(5)
 
 
-def test_the_tag_of_a_request_is_for_the_first_model(legs: Running):
+def test_tag_of_a_request_is_for_the_first_model(legs: Running):
     (pair,) = (one for one in legs.ask("GET", "/api/v1/models").json["pairs"] if one["through"])
     assert pair["tags"] == ["news"]
     assert own(legs, texts=[TEXT], tag="news")
@@ -317,7 +317,7 @@ def test_the_tag_of_a_request_is_for_the_first_model(legs: Running):
     assert legs.ask("POST", "/api/v1/translate", wrong).status == 400
 
 
-def test_what_is_wrong_with_either_of_two_translations_is_said(legs: Running, monkeypatch: pytest.MonkeyPatch):
+def test_pivot_translation_has_the_flags_of_both_models(legs: Running, monkeypatch: pytest.MonkeyPatch):
     translate, wrong = Translator.translate, list[dict[str, Any]]()
     monkeypatch.setattr(
         Translator, "translate", lambda *task: [replace(one, **wrong.pop(0)) for one in translate(*task)]
@@ -335,7 +335,7 @@ def test_what_is_wrong_with_either_of_two_translations_is_said(legs: Running, mo
         assert (found["finished"], found["retried"], found["flags"]) == said
 
 
-def test_what_is_served_is_listed(server: Running, models: Models):
+def test_models_route_lists_pairs_models_and_limits(server: Running, models: Models):
     answer = server.ask("GET", "/api/v1/models").json
     one = next(iter(models.by_pair.values()))
     assert answer["pairs"] == [
@@ -447,7 +447,7 @@ def test_documents_are_sent_asked_for_fetched_and_deleted(kept: Running, alone: 
     assert ask(kept, "DELETE", f"documents/{wrong['id']}").status == 204
 
 
-def test_a_document_in_which_nothing_can_be_read_says_so(kept: Running):
+def test_document_in_which_nothing_can_be_read_says_so(kept: Running):
     sent = send(kept, "caf\xe9\n", source="en", encoding="latin-1").json
     assert (sent["status"], sent["texts"], [one["line"] for one in sent["faults"]]) == ("done", 0, [1])
     assert "not UTF-8" in sent["faults"][0]["flag"]
@@ -457,7 +457,7 @@ def test_a_document_in_which_nothing_can_be_read_says_so(kept: Running):
         assert ask(kept, "DELETE", f"documents/{one['id']}").status == 204
 
 
-def test_a_document_is_translated_though_its_progress_cannot_be_written(
+def test_document_is_translated_though_its_progress_cannot_be_written(
     kept: Running, alone: str, monkeypatch: pytest.MonkeyPatch
 ):
     update, refused = files.Results.update, {"translating"}
@@ -478,7 +478,7 @@ def test_a_document_is_translated_though_its_progress_cannot_be_written(
         assert ask(kept, "DELETE", f"documents/{one['id']}").status == 204
 
 
-def test_nul_in_a_text_is_a_character_and_in_a_document_says_that_it_is_none(server: Running, kept: Running):
+def test_nul_is_a_character_in_texts_and_an_error_in_documents(server: Running, kept: Running):
     text = "The dog\0 sees 4 red cats."
     (found,) = ask(server, "POST", "translate", {"texts": [text], "source": "en", "target": "ko"}).json["translations"]
     assert found["text"] != text
@@ -497,7 +497,7 @@ def test_documents_of_deepl_are_asked_for_with_their_key_alone(kept: Running):
     client.translate_document_download(handle, io.BytesIO())
 
 
-def test_a_document_shows_its_progress_and_can_be_cancelled(kept: Running, monkeypatch: pytest.MonkeyPatch):
+def test_document_shows_its_progress_and_can_be_cancelled(kept: Running, monkeypatch: pytest.MonkeyPatch):
     may, translate_lines = threading.Semaphore(0), files.translate_lines
     folder, blocks = Path(kept.service.config.state or "", "documents"), list[int]()
 
@@ -538,7 +538,7 @@ def test_a_document_shows_its_progress_and_can_be_cancelled(kept: Running, monke
 # --- Usage
 
 
-def test_each_key_has_its_own_usage(kept: Running):
+def test_usage_is_counted_for_each_key(kept: Running):
     first, second = (deepl.DeepLClient(key, server_url=kept.url) for key in ("first", "second"))
     before = [one.get_usage().character.count for one in (first, second)]
     second.translate_text("Eight ch", target_lang="KO")
@@ -555,5 +555,5 @@ def test_usage_remembers_no_more_callers_than_it_says():
     for number in range(MAX_CALLERS + 1):
         usage.add(str(number), 2)
         usage.add("always", 1)
-    assert (usage.of("always"), usage.of("0"), usage.of(str(MAX_CALLERS))) == (MAX_CALLERS + 1, 0, 2)
+    assert (usage.count("always"), usage.count("0"), usage.count(str(MAX_CALLERS))) == (MAX_CALLERS + 1, 0, 2)
     assert len(usage.counts) == MAX_CALLERS

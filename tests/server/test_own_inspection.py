@@ -17,7 +17,8 @@ from serving import CONFIG, Answer, Running, running, until
 from dragoman.config import SearchConfig
 from dragoman.decoding.rows import Late, Ticket
 from dragoman.inspection.export import as_dict
-from dragoman.inspection.inspection import KINDS, Inspection, inspect
+from dragoman.inspection.inspect import inspect
+from dragoman.inspection.inspection import KINDS, Inspection
 from dragoman.inspection.occlusion import occlusion
 from dragoman.inspection.page import word_links
 from dragoman.inspection.plots.positions import added_positions
@@ -43,7 +44,7 @@ def answer(server: Running, path: str, **fields: Any) -> Any:
     return found.json
 
 
-def test_the_record_is_that_of_the_inspection(server: Running, inspected: Inspection, reopened: Translator):
+def test_record_is_that_of_the_inspection(server: Running, inspected: Inspection, reopened: Translator):
     (one,) = answer(server, "inspect")["inspections"]
     assert (one["source"], one["target"], one["engine"], one["compute_type"]) == ("en", "ko", "native", "float32")
     assert one["inspection"] == json.loads(json.dumps(as_dict(inspected)))
@@ -75,7 +76,7 @@ def test_weights_and_rollouts_come_as_bytes(server: Running, inspected: Inspecti
     assert ask(server, "attention", kind=kind, text="The bear likes 3 white rabbits.").body != response.body
 
 
-def test_losses_and_positions_are_those_of_the_model(server: Running, inspected: Inspection, reopened: Translator):
+def test_occlusion_and_positions_are_those_of_the_model(server: Running, inspected: Inspection, reopened: Translator):
     for subwords in (False, True):
         losses, told = (
             occlusion(reopened.model, inspected, subwords=subwords),
@@ -94,7 +95,7 @@ def test_losses_and_positions_are_those_of_the_model(server: Running, inspected:
     assert ask(server, "positions", source="auto").status == 400
 
 
-def test_the_page_is_the_one_of_the_command(server: Running, dragoman: Any, trained: Path, tmp_path: Path):
+def test_inspection_page_is_the_one_of_the_command(server: Running, dragoman: Any, trained: Path, tmp_path: Path):
     assert dragoman("inspect", "-m", trained, TEXT, "--html", "page.html", "--threads", 1).code == 0
     response = ask(server, "page")
     assert response.headers["content-disposition"].startswith("attachment")
@@ -104,7 +105,7 @@ def test_the_page_is_the_one_of_the_command(server: Running, dragoman: Any, trai
     assert other.body != response.body  # the control
 
 
-def test_it_says_where_the_server_translates_otherwise(server: Running):
+def test_inspection_says_where_the_server_translates_otherwise(server: Running):
     (one,) = answer(server, "inspect")["inspections"]
     assert (one["translation"], one["differs"]) == (one["inspection"]["target"]["text"], False)
     text = "The {name} sees 4 red cats."  # which a second search puts back
@@ -125,7 +126,7 @@ def legs(trained: Path) -> Iterator[Running]:
     opened.close(5)
 
 
-def test_through_a_pivot_there_is_an_inspection_for_each_model(legs: Running, reopened: Translator):
+def test_pivot_gives_an_inspection_for_each_model(legs: Running, reopened: Translator):
     first, second = answer(legs, "inspect", target="de")["inspections"]
     assert [(one["source"], one["target"]) for one in (first, second)] == [("en", "ko"), ("ko", "de")]
     assert second["inspection"]["source"]["text"] == first["translation"]
@@ -138,13 +139,13 @@ def test_through_a_pivot_there_is_an_inspection_for_each_model(legs: Running, re
     assert ask(legs, "inspect", target="de", translation="x").status == 400
 
 
-def test_what_cannot_be_inspected_is_refused_in_words(server: Running, models: Models):
+def test_request_that_cannot_be_inspected_is_refused_in_words(server: Running, models: Models):
     def refused(at: Running, **fields: Any) -> tuple[int, str]:
         response = ask(at, "inspect", **fields)
         return response.status, response.json["error"]["message"]
 
     assert refused(server, text=" ") == (400, "there is no text to inspect")
-    assert refused(server, source="ko") == (400, "the text is in ko already: nothing is done with it")
+    assert refused(server, source="ko") == (400, "the text is already in ko: nothing to translate")
     assert refused(server, beam=9) == (400, "beam must be at most 8")
     status, message = refused(server, text="dog " * 200)
     assert (status, message.endswith("this server inspects at most 128 on each side")) == (400, True)
@@ -155,7 +156,7 @@ def test_what_cannot_be_inspected_is_refused_in_words(server: Running, models: M
         assert refused(closed) == (403, "inspecting is turned off on this server")
 
 
-def test_one_is_made_at_a_time_and_deadlines_hold(models: Models):
+def test_inspections_are_made_in_turn_and_deadlines_hold(models: Models):
     with running(models, replace(CONFIG, deadline=0.5)) as server:
         with server.service.inspecting:  # as if another one were made
             late = ask(server, "inspect")
@@ -169,7 +170,7 @@ def test_one_is_made_at_a_time_and_deadlines_hold(models: Models):
             until(lambda: server.metric("dragoman_in_flight") == 0)
 
 
-def test_the_search_of_an_inspection_ends_when_its_ticket_says_so(models: Models):
+def test_search_of_an_inspection_ends_when_its_ticket_says_so(models: Models):
     (served,) = models.by_pair.values()
     steps, engine = count(), models.native_engine(served)
     punctual = Punctual(engine, Ticket(6.0, clock=lambda: float(next(steps))))
@@ -180,7 +181,7 @@ def test_the_search_of_an_inspection_ends_when_its_ticket_says_so(models: Models
     assert patient.tree == inspect(served.translator, TEXT).tree  # the control
 
 
-def test_a_few_inspections_are_kept_and_no_more(server: Running, monkeypatch: pytest.MonkeyPatch):
+def test_inspections_are_kept_but_few(server: Running, monkeypatch: pytest.MonkeyPatch):
     for number in range(6):
         answer(server, "inspect", text=f"The dog sees {number} cats.")
     assert len(server.service.inspected) == 4

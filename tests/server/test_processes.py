@@ -146,7 +146,7 @@ class Load:
             thread.join(60)
 
 
-def test_a_start_that_fails_is_one_error(dragoman: Any):
+def test_start_that_fails_is_one_error(dragoman: Any):
     ran: Ran = dragoman("serve", "-m", "nowhere", "--port", "0", "--processes", "2")
     assert (ran.code, ran.err) == (2, "dragoman: nowhere: no such model folder\n")
 
@@ -215,7 +215,7 @@ def test_processes_that_die_or_are_halted_are_replaced_and_documents_stay(traine
 
 
 @pytest.mark.slow
-def test_a_model_that_is_replaced_is_not_served_beside_the_old_one(trained: Path, tokenizer: Tokenizer, tmp_path: Path):
+def test_model_that_is_replaced_is_not_served_beside_the_old_one(trained: Path, tokenizer: Tokenizer, tmp_path: Path):
     """When none is left that serves the old one, it is: the control."""
     shutil.copytree(trained, folder := tmp_path / "model")
     with served(tmp_path / "log", "-m", f"en-ko={folder}", "--threads", 1, "--processes", 2) as (server, process):
@@ -224,7 +224,7 @@ def test_a_model_that_is_replaced_is_not_served_beside_the_old_one(trained: Path
         shutil.rmtree(folder)
         save_random(TINY, tokenizer, folder)
         os.kill(before[0], signal.SIGKILL)
-        until(lambda: "the others go on without it" in (tmp_path / "log").read_text(), 60)
+        until(lambda: "the others continue without it" in (tmp_path / "log").read_text(), 60)
         assert "model: replaced while it was served; restart the server" in (tmp_path / "log").read_text()
         until(lambda: workers(process) == [before[1]])
         assert [server.translate(TEXT).json["translatedText"] for _ in range(8)] == [old] * 8
@@ -235,7 +235,7 @@ def test_a_model_that_is_replaced_is_not_served_beside_the_old_one(trained: Path
         assert process.wait(30) == 0
 
 
-def test_who_hangs_while_it_starts_is_ended(monkeypatch: pytest.MonkeyPatch):
+def test_worker_that_hangs_while_it_starts_is_ended(monkeypatch: pytest.MonkeyPatch):
     """After its patience, or when all shall stop and it does not; the first one has all the time that it needs."""
 
     class Hanging:
@@ -264,7 +264,7 @@ def test_who_hangs_while_it_starts_is_ended(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.slow
-def test_a_process_that_hangs_while_it_starts_does_not_keep_others_from_stopping(trained: Path, tmp_path: Path):
+def test_process_hanging_at_start_does_not_keep_others_from_stopping(trained: Path, tmp_path: Path):
     arguments = ("-m", f"en-ko={trained}", "--threads", 1, "--processes", 2, "--grace", 1)
     with served(tmp_path / "log", *arguments) as (server, process):
         both = [*connections(server, process)]
@@ -279,7 +279,7 @@ def test_a_process_that_hangs_while_it_starts_does_not_keep_others_from_stopping
 
 
 @pytest.mark.slow
-def test_nobody_is_left_behind(trained: Path, tmp_path: Path):
+def test_workers_end_when_their_supervisor_is_killed(trained: Path, tmp_path: Path):
     """Where the process that watches is killed, the others end; a second signal ends all of them at once."""
     arguments = ("-m", f"en-ko={trained}", "--threads", 1, "--processes", 2)
     with served(tmp_path / "one", *arguments) as (server, process):

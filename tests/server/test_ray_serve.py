@@ -86,11 +86,11 @@ def test_arguments_are_those_of_serve_run(config: ServeConfig, tmp_path: Path):
 
 def test_clients_of_libretranslate_are_answered(deployed: Callable[..., Running], alone: str):
     server = deployed()
-    test_libretranslate.test_the_clients_of_others_are_answered(server, alone)
-    test_libretranslate.test_all_forms_of_a_body_get_the_same_answer(server, alone)
-    test_libretranslate.test_a_list_is_answered_by_a_list_of_the_same_length(server, alone)
+    test_libretranslate.test_clients_of_others_are_answered(server, alone)
+    test_libretranslate.test_body_forms_get_the_same_answer(server, alone)
+    test_libretranslate.test_list_is_answered_by_a_list_of_the_same_length(server, alone)
     test_libretranslate.test_markup_stays_and_text_in_it_is_escaped(server, alone)
-    test_libretranslate.test_the_language_of_each_text_is_detected(server, alone)
+    test_libretranslate.test_language_of_each_text_is_detected(server, alone)
 
 
 def test_clients_of_deepl_are_answered(deployed: Callable[..., Running], alone: str, tmp_path: Path):
@@ -99,16 +99,16 @@ def test_clients_of_deepl_are_answered(deployed: Callable[..., Running], alone: 
     keys.write_text(json.dumps({"keys": [{"name": key.name, "sha256": key.sha256} for key in test_deepl.KEYS]}))
     server = deployed(open=False, api_keys=str(keys))
     client = deepl.DeepLClient("first", server_url=server.url)
-    test_deepl.test_the_client_translates_texts(client, alone)
-    test_deepl.test_markup_stays(client, server, alone)
+    test_deepl.test_client_translates_texts(client, alone)
+    test_deepl.test_markup_of_deepl_texts_stays(client, server, alone)
     test_deepl.test_forms_of_the_other_client_are_read(server, alone)
-    test_deepl.test_a_key_is_needed(server)
+    test_deepl.test_deepl_key_is_needed(server)
     test_deepl.test_glossaries_of_both_generations_are_kept_and_used(client, server, alone)
     test_deepl.test_documents_are_uploaded_asked_for_and_fetched_once(client, server, alone)
     test_deepl.test_documents_of_others_are_not_shown(client, server, tmp_path)
 
 
-def test_a_new_version_under_load_fails_nothing(deployed: Callable[..., Running]):
+def test_new_version_under_load_fails_nothing(deployed: Callable[..., Running]):
     server = deployed()
     assert server.translate(3 * ["7"]).status == 200
     before = replicas()
@@ -121,7 +121,7 @@ def test_a_new_version_under_load_fails_nothing(deployed: Callable[..., Running]
     assert load.failed == []
 
 
-def test_a_replica_that_is_killed_loses_what_it_was_answering_and_no_document(deployed: Callable[..., Running]):
+def test_killed_replica_loses_its_answers_and_no_document(deployed: Callable[..., Running]):
     server = deployed()
     documents, kind = [], {"Content_Type": "multipart/form-data; boundary=x"}
     for _ in range(11):  # odd, so that two replicas have translated different numbers of them

@@ -70,7 +70,7 @@ def curves_of(server: Running, name: str, offset: int = 0) -> Any:
 
 
 @pytest.mark.parametrize("count", [1, 2, 1999, 2000, 2001, 3500, 40_000])
-def test_of_many_points_the_extremes_are_kept(count: int):
+def test_thin_keeps_the_extremes_of_many_points(count: int):
     chance = random.Random(count)
     points = [Point(step, None, chance.choice([0.0, 1.0, chance.gauss(0, 1)])) for step in range(count)]
     for spike in chance.choices(range(count), k=4):
@@ -90,7 +90,7 @@ def test_of_many_points_the_extremes_are_kept(count: int):
     assert (kept == points) == (count <= MOST_POINTS)
 
 
-def test_what_is_new_is_read_from_where_the_last_answer_ended(following: Running, folder: Path):
+def test_curves_are_read_from_where_the_last_answer_ended(following: Running, folder: Path):
     run = folder / "growing"
     run.mkdir()
     file = run / "metrics.jsonl"
@@ -137,7 +137,7 @@ def test_pieces_put_together_are_the_whole(folder: Path, monkeypatch: pytest.Mon
     shutil.rmtree(run)
 
 
-def test_a_real_run_is_listed_with_its_best_score_and_what_serves_it(following: Running, folder: Path):
+def test_real_run_is_listed_with_its_best_score_and_server(following: Running, folder: Path):
     (run,) = [run for run in following.ask("GET", "/api/v1/runs").json["runs"] if run["name"] == "toy"]
     assert (run["state"], run["step"], run["steps"]) == ("finished", 80, 80)
     assert run["finished"] == "all 80 steps done"
@@ -159,7 +159,7 @@ def test_a_real_run_is_listed_with_its_best_score_and_what_serves_it(following: 
     assert following.ask("GET", "/api/v1/runs/toy/samples?step=41").status == 404
 
 
-def test_the_film_has_the_attention_of_each_checkpoint(following: Running, folder: Path):
+def test_film_has_the_attention_of_each_checkpoint(following: Running, folder: Path):
     film = following.ask("POST", "/api/v1/runs/toy/film", {"sentence": 2}).json
     sample = following.ask("GET", "/api/v1/runs/toy/samples").json["samples"][1]
     assert film["steps"] == [40, 80]
@@ -188,7 +188,7 @@ def test_the_film_has_the_attention_of_each_checkpoint(following: Running, folde
         (Late("too late"), 503, "too late: send fewer or shorter texts"),
     ],
 )
-def test_a_film_that_cannot_be_read_says_so_without_its_place(
+def test_film_that_cannot_be_read_says_so_without_its_place(
     following: Running, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, message: str
 ):
     def fail(*_: Any) -> None:
@@ -199,7 +199,7 @@ def test_a_film_that_cannot_be_read_says_so_without_its_place(
     assert (refused.status, refused.json["error"]["message"]) == (status, message)
 
 
-def test_a_run_goes_on_while_it_writes_and_says_how_long_it_may_take(folder: Path):
+def test_run_in_progress_is_shown_with_its_remaining_time(folder: Path):
     run = folder / "started"
     run.mkdir()
     settings = TrainingConfig(max_steps=400, stop_on="loss")
@@ -226,7 +226,7 @@ def test_a_run_goes_on_while_it_writes_and_says_how_long_it_may_take(folder: Pat
 # To whom, and of what.
 
 
-def test_nothing_outside_of_the_folder_is_shown(following: Running, folder: Path):
+def test_run_folders_show_nothing_outside_of_them(following: Running, folder: Path):
     names = [run["name"] for run in following.ask("GET", "/api/v1/runs").json["runs"]]
     assert names == ["toy", "halfway"]
     (empty,) = [run for run in following.ask("GET", "/api/v1/runs").json["runs"] if run["name"] == "halfway"]
@@ -252,7 +252,7 @@ def test_nothing_outside_of_the_folder_is_shown(following: Running, folder: Path
     assert curves_of(following, "toy")["curves"]  # the control
 
 
-def test_runs_are_shown_to_those_with_a_key_and_only_if_asked_for(models: Models, folder: Path, server: Running):
+def test_runs_need_a_key_and_the_flag(models: Models, folder: Path, server: Running):
     for path in ("/api/v1/runs", "/api/v1/runs/toy/curves", "/api/v1/runs/toy/samples"):
         assert server.ask("GET", path).status == 404
     with running(models, replace(CONFIG, runs=str(folder)), [Key("me", digest("secret"), 0)]) as locked:
@@ -261,7 +261,7 @@ def test_runs_are_shown_to_those_with_a_key_and_only_if_asked_for(models: Models
             assert locked.ask("GET", path, Authorization="Bearer secret").status == 200
 
 
-def test_a_server_may_show_runs_before_there_is_a_model(folder: Path):
+def test_server_may_show_runs_before_there_is_a_model(folder: Path):
     config = replace(CONFIG, runs=str(folder))
     assert read_settings(config) == ([], [])
     with pytest.raises(UsageError, match="give a model"):  # the control
@@ -281,7 +281,7 @@ def test_a_server_may_show_runs_before_there_is_a_model(folder: Path):
             assert started.ask(route.method, path, fields or None).status < 500, path
 
 
-def test_a_folder_that_cannot_have_runs_is_refused_at_the_start(folder: Path):
+def test_folder_that_cannot_have_runs_is_refused_at_the_start(folder: Path):
     check_runs(folder)
     for wrong, why in (
         ("nothing", "no such folder"),

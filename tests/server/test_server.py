@@ -29,6 +29,7 @@ from dragoman.decoding.rows import Late
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
 from dragoman.inference.products import supported_types
+from dragoman.runtime.threads import ALL_BUT_AMX
 from dragoman.server import app as server_app
 from dragoman.server import protocol, run
 from dragoman.server.keys import MAX_CALLERS, Key, Rates, add_key, caller_of, digest, find_key, read_keys
@@ -37,7 +38,6 @@ from dragoman.server.models import Models, Served, open_models, parse_models
 from dragoman.server.reading import MAX_BODY, MAX_DEPTH
 from dragoman.server.table import ROUTES
 from dragoman.text.languages import read_languages
-from dragoman.threads import ALL_BUT_AMX
 from dragoman.training.average import average
 from dragoman.translation.translator import Translator
 
@@ -83,7 +83,7 @@ def test_wrong_settings_are_refused_before_anything_listens(dragoman: Any, train
     assert message in ran.err
 
 
-def test_a_port_that_is_taken_and_a_tag_that_the_model_lacks_are_errors(dragoman: Any, trained: Path):
+def test_taken_port_and_unknown_tag_are_errors(dragoman: Any, trained: Path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         ran: Ran = dragoman("serve", "-m", f"en-ko={trained}", "--port", other.getsockname()[1])
         assert (ran.code, "cannot listen" in ran.err) == (1, True)
@@ -102,13 +102,13 @@ def test_settings_in_a_file_are_those_of_flags(tmp_path: Path):
 
 
 @pytest.mark.parametrize("text", ["en", "en-", "english-german", "en_de", "EN-DE", "en-de-fr-it", "en-de\n"])
-def test_what_is_no_pair_of_languages_is_refused(text: str):
-    with pytest.raises(UsageError, match="no pair of languages"):
+def test_language_pairs_that_are_none_are_refused(text: str):
+    with pytest.raises(UsageError, match="not a language pair"):
         parse_pair(text)
     assert parse_pair("zh-Hant-pt-BR") == ("zh-Hant", "pt-BR")
 
 
-def test_a_model_records_its_languages_and_averages_keep_them(tmp_path: Path, corpus: tuple[str, str]):
+def test_model_records_its_languages_and_averages_keep_them(tmp_path: Path, corpus: tuple[str, str]):
     from conftest import run_config, run_training
 
     run_training(replace(run_config(corpus, tmp_path / "run", max_steps=2, validate_every=1), languages="en-ko"))
@@ -158,11 +158,11 @@ def test_languages_have_names():
 # --- Keys and rates
 
 
-def test_a_key_is_shown_once_and_stored_as_a_digest(dragoman: Any, tmp_path: Path):
+def test_key_is_shown_once_and_stored_as_a_digest(dragoman: Any, tmp_path: Path):
     file = tmp_path / "keys.json"
     first: Ran = dragoman("serve", "--api-keys", file, "--new-key", "weblate")
     second = add_key(file, "other")
-    assert "started again" in first.err
+    assert "restart a running server" in first.err
     assert first.out.strip() not in file.read_text()
     assert len(first.out.strip()) >= 43  # 256 bits
     keys = read_keys(file)
@@ -205,7 +205,7 @@ def test_one_customer_has_one_network():
     assert caller_of("::ffff:10.0.0.1") == caller_of("10.0.0.1") != caller_of("10.0.0.2")
 
 
-def test_every_route_asks_for_a_key_as_its_table_says(locked: Running):
+def test_routes_ask_for_a_key_as_their_table_says(locked: Running):
     for route in ROUTES:
         for secret in ("", "wrong", "wröng", SECRET):
             headers = {"Authorization": route_key(route, secret)} if secret else {}
@@ -228,7 +228,7 @@ def test_other_spellings_of_a_path_lead_nowhere(locked: Running, path: str):
     assert locked.ask("POST", path, {"q": "x", "source": "en", "target": "ko"}).status == 404
 
 
-def test_a_greedy_caller_waits_and_others_do_not(models: Models):
+def test_greedy_caller_waits_and_others_do_not(models: Models):
     with running(models, replace(CONFIG, rate=100), KEYS) as server:
         assert server.translate("x" * 90 + ".", api_key=SECRET).status == 200
         refused = server.translate("y" * 60, api_key=SECRET)
@@ -240,7 +240,7 @@ def test_a_greedy_caller_waits_and_others_do_not(models: Models):
 # --- Reading
 
 
-def test_a_body_may_be_as_large_as_the_limit_and_no_larger(server: Running):
+def test_body_may_be_as_large_as_the_limit_and_no_larger(server: Running):
     form = {"Content_Type": "application/x-www-form-urlencoded"}
     for size in (MAX_BODY - 1, MAX_BODY):
         assert server.ask("POST", "/translate", b"x=" + b"a" * (size - 2), **form).status == 400  # no q
@@ -250,7 +250,7 @@ def test_a_body_may_be_as_large_as_the_limit_and_no_larger(server: Running):
         assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_body_in_chunks_is_refused_as_soon_as_it_is_too_large(server: Running):
+def test_chunked_body_is_refused_as_soon_as_it_is_too_large(server: Running):
     head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     with server.connect(head) as connection:
         sent = 0
@@ -312,7 +312,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("body", HOSTILE, ids=range(len(HOSTILE)))
-def test_no_body_makes_the_server_fail(server: Running, body: bytes):
+def test_bodies_of_any_bytes_do_not_make_the_server_fail(server: Running, body: bytes):
     answer = server.ask("POST", "/translate", body, Content_Type="application/json")
     assert answer.status == 400
     assert answer.json["error"]
@@ -354,7 +354,7 @@ HOSTS = {
 }
 
 
-def test_only_our_own_host_names_are_served(models: Models):
+def test_host_names_that_are_not_ours_are_refused(models: Models):
     with running(models, replace(CONFIG, host_name=("translate.example.org",))) as server:
         assert {host: server.ask("GET", "/languages", Host=host).status == 200 for host in HOSTS} == HOSTS
 
@@ -395,7 +395,7 @@ def test_neither_text_nor_key_nor_address_of_a_request_is_written_down(locked: R
 # --- Many at once
 
 
-def test_each_answer_is_its_own(server: Running, models: Models, pairs: Sequence[Pair]):
+def test_answers_to_concurrent_requests_are_not_mixed_up(server: Running, models: Models, pairs: Sequence[Pair]):
     """Alone, in a crowd in random order, and as a list."""
     # A placeholder comes back in the answer for its own text.
     texts = [f"{source} {{n{number}}}" for number, (source, _) in enumerate(pairs[:20])]
@@ -411,7 +411,7 @@ def test_each_answer_is_its_own(server: Running, models: Models, pairs: Sequence
 
 
 @pytest.mark.parametrize("name", ["auto", *supported_types()[1:]])
-def test_the_native_engine_serves_in_each_type_what_it_translates_alone(
+def test_native_engine_serves_in_each_type_what_it_translates_alone(
     trained: Path, pairs: Sequence[Pair], name: ComputeType
 ):
     texts = [f"{source} {{n{number}}}" for number, (source, _) in enumerate(pairs[:12])]
@@ -435,7 +435,7 @@ def test_the_native_engine_serves_in_each_type_what_it_translates_alone(
 
 
 @pytest.mark.parametrize("name", supported_types())
-def test_only_a_server_in_int8_leaves_out_amx(trained: Path, monkeypatch: pytest.MonkeyPatch, name: ComputeType):
+def test_amx_is_left_out_by_servers_in_int8_alone(trained: Path, monkeypatch: pytest.MonkeyPatch, name: ComputeType):
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     app = run.open_app(replace(CONFIG, model=(f"en-ko={trained}",), compute_type=name))
     chosen = os.environ.pop("ONEDNN_MAX_CPU_ISA", None)
@@ -444,7 +444,7 @@ def test_only_a_server_in_int8_leaves_out_amx(trained: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("patience", [1.0, None])
-def test_every_search_has_the_patience_of_the_server(trained: Path, monkeypatch: Any, patience: float | None):
+def test_searches_have_the_patience_of_the_server(trained: Path, monkeypatch: Any, patience: float | None):
     asked = []
     search = TorchEngine.search_batch
 
@@ -460,7 +460,7 @@ def test_every_search_has_the_patience_of_the_server(trained: Path, monkeypatch:
     assert asked == [patience] * len(asked) != []
 
 
-def test_a_client_that_leaves_is_not_translated_for(gated: tuple[Models, Gate]):
+def test_client_that_leaves_is_not_translated_for(gated: tuple[Models, Gate]):
     models, gate = gated
     with running(models, CONFIG) as server:
         body = b'{"q":"A long text that nobody waits for.","source":"en","target":"ko"}'
@@ -481,7 +481,7 @@ def test_a_client_that_leaves_is_not_translated_for(gated: tuple[Models, Gate]):
         assert server.metric("dragoman_accepted_total") == sum(counts) == 6
 
 
-def test_who_is_not_answered_in_the_time_that_is_left_is_told(
+def test_requests_unanswered_when_the_server_ends_get_an_error(
     gated: tuple[Models, Gate], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(run, "NOTICE", 0.0)
@@ -511,7 +511,7 @@ def test_late_answers_are_errors_and_a_full_server_says_so_at_once(gated: tuple[
         until(lambda: server.translate("A dog.").status == 200)
 
 
-def test_a_server_that_would_make_wait_too_long_refuses(gated: tuple[Models, Gate], monkeypatch: pytest.MonkeyPatch):
+def test_server_that_would_make_wait_too_long_refuses(gated: tuple[Models, Gate], monkeypatch: pytest.MonkeyPatch):
     models, gate = gated
     gate.open.set()
     with running(models, replace(CONFIG, max_wait=4)) as server:
@@ -522,7 +522,7 @@ def test_a_server_that_would_make_wait_too_long_refuses(gated: tuple[Models, Gat
         assert server.translate("A dog.").status == 200
 
 
-def test_a_long_list_does_not_keep_others_out(gated: tuple[Models, Gate]):
+def test_long_list_does_not_keep_others_out(gated: tuple[Models, Gate]):
     """The control: another list of that length would wait for it, and is refused."""
     models, gate = gated
     pool = models.pools[0]
@@ -539,14 +539,14 @@ def test_a_long_list_does_not_keep_others_out(gated: tuple[Models, Gate]):
         assert (single.result().status, first.result().status) == (200, 200)
 
 
-def test_a_model_that_is_stuck_makes_the_server_unready_and_then_dead(server: Running, monkeypatch: Any):
+def test_model_that_is_stuck_makes_the_server_unready_and_then_dead(server: Running, monkeypatch: Any):
     for stalled, ready, live in ((0, 200, 200), (6, 503, 200), (61, 503, 503)):
         monkeypatch.setattr(server.service.models, "stalled", lambda stalled=stalled: stalled)
         assert server.ask("GET", "/health/ready").status == ready
         assert server.ask("GET", "/health/live").status == live
 
 
-def test_an_error_that_nobody_has_foreseen_says_nothing_of_the_text(server: Running, monkeypatch: Any, capsys: Any):
+def test_unexpected_error_says_nothing_of_the_text(server: Running, monkeypatch: Any, capsys: Any):
     def fail(*_: Any) -> None:
         raise ValueError("secret text")
 
@@ -614,7 +614,7 @@ def test_clients_that_have_connected_may_ask_although_the_server_stops(models: M
         assert silent.recv(1000) == b""
 
 
-def test_a_server_that_is_stopped_answers_what_it_has_accepted(trained: Path, tmp_path: Path):
+def test_server_that_is_stopped_answers_what_it_has_accepted(trained: Path, tmp_path: Path):
     """A real process, as it is started by hand; its exit code is 0."""
     command = [sys.executable, "-m", "dragoman", "serve", "-m", f"en-ko={trained}", "--port", "0", "--threads", "1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

@@ -89,7 +89,7 @@ def test_large_requests_share_some_memory_and_small_ones_need_none(models: Model
         assert app.room.left == whole
 
 
-def test_a_file_is_read_while_it_is_sent(keeping: Running, state: Path, monkeypatch: pytest.MonkeyPatch):
+def test_file_is_read_while_it_is_sent(keeping: Running, state: Path, monkeypatch: pytest.MonkeyPatch):
     """A client that takes its file slowly costs no memory for the rest of it."""
     path = upload(keeping, "/translate_file").json["translatedFileUrl"].removeprefix(keeping.url)
     (file,) = state.glob("documents/*.result")
@@ -119,7 +119,7 @@ def test_connections_beyond_what_the_system_grants_are_cut_at_once(models: Model
 
 
 @pytest.mark.parametrize(("granted", "connections"), [(64, 32), (1024, 768)])
-def test_a_server_opens_as_many_files_as_the_system_grants(granted: int, connections: int):
+def test_server_opens_as_many_files_as_the_system_grants(granted: int, connections: int):
     code = (
         "import resource; from dragoman.server.listening import allow_connections as allow; "
         f"resource.setrlimit(resource.RLIMIT_NOFILE, (32, {granted})); "
@@ -129,7 +129,7 @@ def test_a_server_opens_as_many_files_as_the_system_grants(granted: int, connect
     assert ran.stdout == f"{connections} {granted} {granted}\n"
 
 
-def test_that_no_files_can_be_opened_is_said_once_and_other_errors_each_time(
+def test_lack_of_file_handles_is_logged_once_and_other_errors_each_time(
     models: Models, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ):
     with running(models, CONFIG) as server:
@@ -142,7 +142,7 @@ def test_that_no_files_can_be_opened_is_said_once_and_other_errors_each_time(
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ValueError, ValueError]
 
 
-def test_a_request_with_two_lengths_is_refused_and_nothing_behind_it_is_read(models: Models):
+def test_request_with_two_lengths_is_refused_and_the_rest_unread(models: Models):
     head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
     behind = b"0\r\n\r\nGET /languages HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with running(models, CONFIG) as server, server.connect(head + behind) as connection:
@@ -155,7 +155,7 @@ def test_a_request_with_two_lengths_is_refused_and_nothing_behind_it_is_read(mod
     ("host", "other", "status"),
     [("localhost", "evil.example", 200), ("evil.example", "localhost", 403), ("LOCALHOST:80", "localhost", 200)],
 )
-def test_a_target_may_name_the_host_which_then_counts(models: Models, host: str, other: str, status: int):
+def test_target_may_name_the_host_which_then_counts(models: Models, host: str, other: str, status: int):
     with running(models, CONFIG) as server:
         head = f"GET http://{host}/languages?x=http://y HTTP/1.1\r\nHost: {other}\r\nConnection: close\r\n\r\n"
         with server.connect(head.encode()) as connection:
@@ -182,7 +182,7 @@ def test_documents_leave_threads_to_others(gated: tuple[Models, Gate], state: Pa
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_model_whose_thread_has_ended_makes_the_server_unready(gated: tuple[Models, Gate]):
+def test_model_whose_thread_has_ended_makes_the_server_unready(gated: tuple[Models, Gate]):
     models, gate = gated
     with running(models, CONFIG) as server:
         assert server.ask("GET", "/health/ready").status == server.ask("GET", "/health/live").status == 200
@@ -194,7 +194,7 @@ def test_a_model_whose_thread_has_ended_makes_the_server_unready(gated: tuple[Mo
         until(lambda: server.ask("GET", "/health/ready").status == server.ask("GET", "/health/live").status == 503)
 
 
-def test_a_request_has_so_many_words_and_no_more(models: Models):
+def test_request_has_so_many_words_and_no_more(models: Models):
     """Each step of the search looks at all of them, and other requests wait for it."""
     with running(models, CONFIG) as server:
 
@@ -212,7 +212,7 @@ def test_a_request_has_so_many_words_and_no_more(models: Models):
         assert (ask(glossary=terms[1:]), ask(glossary=terms)) == (200, 400)
 
 
-def test_a_prefix_is_charged_for_each_text_that_has_it(models: Models, monkeypatch: pytest.MonkeyPatch):
+def test_prefix_is_charged_for_each_text_that_has_it(models: Models, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(texts, "MAX_PREFIX", 10)
     with running(models, replace(CONFIG, characters=100)) as server:
 
@@ -236,7 +236,7 @@ def test_a_prefix_is_charged_for_each_text_that_has_it(models: Models, monkeypat
 # --- What is kept
 
 
-def test_what_is_kept_is_for_the_user_of_the_server_alone(keeping: Running, state: Path):
+def test_state_folder_is_readable_by_the_user_of_the_server_alone(keeping: Running, state: Path):
     assert make(keeping).status == 201
     assert upload(keeping, "/translate_file").status == 200
     for folder in ("glossaries", "documents"):
@@ -253,7 +253,7 @@ def test_whoever_lists_their_glossaries_reads_no_others(keeping: Running, monkey
     assert len(listed) == len(read) == 1
 
 
-def test_an_owner_has_so_much_and_no_more(keeping: Running, state: Path, monkeypatch: pytest.MonkeyPatch):
+def test_owner_has_so_much_and_no_more(keeping: Running, state: Path, monkeypatch: pytest.MonkeyPatch):
     identity = make(keeping).json["glossary_id"]
     (file,) = state.glob("glossaries/*.json")
     monkeypatch.setattr(store, "MAX_BYTES", file.stat().st_size + 100)
@@ -266,7 +266,7 @@ def test_an_owner_has_so_much_and_no_more(keeping: Running, state: Path, monkeyp
     assert keeping.ask("PATCH", f"/v3/glossaries/{identity}", {"name": "b" * 2000}, **change).status == 400
 
 
-def test_what_is_kept_counts_for_the_rate_and_reading_it_does_not(models: Models, state: Path):
+def test_rate_counts_what_is_kept_and_not_what_is_read(models: Models, state: Path):
     with running(models, replace(CONFIG, state=str(state), rate=1000), KEYS) as server:
         entries = "\n".join(f"dog{number}\t개" for number in range(80))
         assert make(server, entries=entries).status == 201
@@ -275,7 +275,7 @@ def test_what_is_kept_counts_for_the_rate_and_reading_it_does_not(models: Models
         assert server.ask("GET", "/v2/glossaries", Authorization="DeepL-Auth-Key first").status == 200
 
 
-def test_who_changes_a_glossary_waits_for_whoever_else_does(keeping: Running, state: Path):
+def test_glossary_changes_wait_for_each_other(keeping: Running, state: Path):
     """Be it another server with the same folder: both would read it before the other one has written it."""
     path, key = f"/v3/glossaries/{make(keeping).json['glossary_id']}", {"Authorization": "DeepL-Auth-Key first"}
 
@@ -306,7 +306,7 @@ def test_documents_are_gone_after_an_hour(keeping: Running, state: Path, monkeyp
     assert list((state / "documents").iterdir()) == []
 
 
-def test_a_document_that_waits_for_more_than_an_hour_is_not_lost(
+def test_document_that_waits_for_more_than_an_hour_is_not_lost(
     keeping: Running, state: Path, monkeypatch: pytest.MonkeyPatch
 ):
     go, translate_document = threading.Event(), files.translate_document
@@ -326,7 +326,7 @@ def test_a_document_that_waits_for_more_than_an_hour_is_not_lost(
     assert keeping.ask("POST", f"{path}/result", body, **key).status == 200
 
 
-def test_a_long_text_is_refused_before_it_is_parsed_and_a_file_has_its_price(monkeypatch: pytest.MonkeyPatch):
+def test_long_text_is_refused_before_parsing_and_a_file_has_its_price(monkeypatch: pytest.MonkeyPatch):
     parsed = list[str]()
     monkeypatch.setattr(files, "MAX_CHARACTERS", 10)
     monkeypatch.setattr(files, "read_document", lambda *file: (parsed.append(file[1]), read_document(*file))[1])
@@ -339,12 +339,12 @@ def test_a_long_text_is_refused_before_it_is_parsed_and_a_file_has_its_price(mon
     assert [files.size_of(None, Upload("a.html", b"x" * size)) for size in (9, 11)] == [9, 10]
 
 
-def test_a_lock_that_another_process_has_just_deleted_is_no_error(state: Path, monkeypatch: pytest.MonkeyPatch):
+def test_lock_that_another_process_has_just_deleted_is_no_error(state: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(files, "lock_file", lambda *_, **__: contextlib.nullcontext())
     assert not Results(state).is_waited_for("0" * 32)
 
 
-def test_a_document_that_cannot_be_written_takes_no_place(keeping: Running, state: Path, monkeypatch: Any, capsys: Any):
+def test_document_that_cannot_be_written_takes_no_place(keeping: Running, state: Path, monkeypatch: Any, capsys: Any):
     def fail(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -362,12 +362,12 @@ def test_a_document_that_cannot_be_written_takes_no_place(keeping: Running, stat
 
 
 @pytest.mark.parametrize("code", ["", "x", "engl", "e n", "../../etc", "x" * 10_000, "\u0130\u0130"])
-def test_a_glossary_is_for_languages(keeping: Running, code: str):
+def test_glossary_is_for_languages(keeping: Running, code: str):
     assert make(keeping, source_lang=code).status == make(keeping, target_lang=code).status == 400
     assert make(keeping, source_lang="EN-us").status == 201
 
 
-def test_a_path_with_a_line_feed_behind_it_is_another_path(keeping: Running):
+def test_path_with_a_line_feed_behind_it_is_another_path(keeping: Running):
     assert keeping.ask("GET", "/languages").status == 200
     for path in ("/languages%0A", "/languages%00", "/languages%20", "/languages%0d%0a"):
         assert keeping.ask("GET", path).status == 404
@@ -378,7 +378,7 @@ def test_host_names_have_no_case(models: Models):
         assert server.ask("GET", "/languages", Host="translate.example.ORG").status == 200
 
 
-def test_what_is_no_address_is_not_written_down(models: Models, capsys: Any):
+def test_caller_that_is_no_address_is_not_logged(models: Models, capsys: Any):
     assert caller_of("unknown") == caller_of("\x1b[2J") == caller_of("x" * 10_000) == "-"
     with running(models, replace(CONFIG, proxy=("127.0.0.1",))) as server:
         assert server.ask("GET", "/languages", X_Forwarded_For="\x1b[2J").status == 200

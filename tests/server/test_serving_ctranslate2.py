@@ -15,9 +15,9 @@ from serving import CONFIG, Running, running, until
 from dragoman.data.corpus import Pair
 from dragoman.decoding.pool import Pool
 from dragoman.errors import UsageError
-from dragoman.inspection.inspection import inspect
+from dragoman.inspection.inspect import inspect
+from dragoman.runtime.threads import granted_cores
 from dragoman.server.models import Models, Served, open_models, parse_models
-from dragoman.threads import granted_cores
 from dragoman.translation.translator import Translator
 
 pytest.importorskip("ctranslate2", reason="the CTranslate2 engine needs the extra `fast`")
@@ -65,7 +65,7 @@ def watching(served: Served, *, is_open: bool = False, **config: Any) -> Iterato
         watched.open.set()
 
 
-def test_there_is_a_replica_for_each_core_unless_the_settings_say_otherwise(trained: Path):
+def test_replicas_are_as_many_as_cores_unless_the_settings_say_otherwise(trained: Path):
     sources = parse_models([f"en-ko={trained}"], None)
     cores = granted_cores()
     for settings, replicas, threads in (({}, cores, 1), ({"replicas": 3}, 3, 1), ({"threads": cores}, 1, cores)):
@@ -79,7 +79,7 @@ def test_there_is_a_replica_for_each_core_unless_the_settings_say_otherwise(trai
         replace(CONFIG, replicas=2)
 
 
-def test_each_answer_is_the_one_that_it_is_alone(served: Served, pairs: Sequence[Pair]):
+def test_batched_answers_are_those_of_texts_alone(served: Served, pairs: Sequence[Pair]):
     texts = [f"{source} {{n{number}}}" for number, (source, _) in enumerate(pairs[:40])]
     alone = {text: served.translator.translate(text).text for text in texts}
     assert len(set(alone.values())) == len(texts)  # else answers could change places unseen
@@ -91,7 +91,7 @@ def test_each_answer_is_the_one_that_it_is_alone(served: Served, pairs: Sequence
     assert max(map(len, watched.batches)) > 1
 
 
-def test_a_batch_has_at_most_2048_tokens_and_both_replicas_have_work(served: Served):
+def test_batch_has_at_most_2048_tokens_and_both_replicas_have_work(served: Served):
     words = ["dog", "cat", "bear", "horse", "rabbit"]
     texts = [" ".join(choice * 2) for choice in itertools.product(words, repeat=4)]  # 625
     with watching(served) as (server, watched), ThreadPoolExecutor(1) as threads:
@@ -104,7 +104,7 @@ def test_a_batch_has_at_most_2048_tokens_and_both_replicas_have_work(served: Ser
     assert sum(sizes) > 2 * 2048  # the control: two batches could not have had them all
 
 
-def test_who_leaves_before_a_batch_begins_is_not_in_it(served: Served):
+def test_client_that_leaves_before_a_batch_begins_is_not_in_it(served: Served):
     with watching(served) as (server, watched):
         busy = [server.connect(post(f"The dog sees {number} cats.")) for number in range(REPLICAS)]
         until(lambda: watched.now == REPLICAS)
@@ -132,7 +132,7 @@ def post(text: str) -> bytes:
     return f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
-def test_a_deadline_is_kept_although_a_batch_cannot_be_stopped(served: Served):
+def test_deadline_is_kept_although_a_batch_cannot_be_stopped(served: Served):
     with watching(served, deadline=0.3) as (server, watched):
         late = server.translate("The dog sees 2 cats.")
         assert (late.status, "longer than 0.3 seconds" in late.json["error"]) == (503, True)
@@ -141,7 +141,7 @@ def test_a_deadline_is_kept_although_a_batch_cannot_be_stopped(served: Served):
         until(lambda: server.translate("The dog sees 3 cats.").status == 200)
 
 
-def test_an_inspection_is_that_of_the_native_engine_and_says_what_the_server_translates(served: Served, trained: Path):
+def test_inspection_is_native_and_shows_the_served_translation(served: Served, trained: Path):
     text = "The dog sees 4 red cats."
     expected = inspect(Translator.load(trained, threads=1), text)
     with watching(served, is_open=True) as (server, _):

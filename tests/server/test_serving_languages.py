@@ -82,7 +82,7 @@ def own(server: Running, source: str, target: str, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize(("source", "target"), DIRECTIONS)
-def test_every_api_translates_with_the_tags_of_its_languages(
+def test_apis_translate_with_the_tags_of_their_languages(
     source: str, target: str, served: Running, translations: dict[tuple[str, str], str]
 ):
     right = translations[source, target]
@@ -107,7 +107,7 @@ def test_requests_for_several_languages_at_once_get_their_own(
     assert answers == [translations[pair] for pair in asked]
 
 
-def test_the_languages_are_listed(served: Running):
+def test_languages_are_listed(served: Running):
     listed = {each["code"]: sorted(each["targets"]) for each in served.ask("GET", "/languages").json}
     assert listed == {code: sorted(TAGS) for code in TAGS}
     names = served.ask("GET", "/v2/languages?type=target", Authorization="DeepL-Auth-Key x").json
@@ -120,7 +120,7 @@ def test_the_languages_are_listed(served: Running):
     assert served.translate(TEXT, target="de").status == 400
 
 
-def test_some_of_its_languages(nllb: Path):
+def test_served_languages_may_be_some_of_the_model(nllb: Path):
     def pairs(*flags: str) -> set[str]:
         return {str(source.pair) for source in parse_models(flags, None)}
 
@@ -155,7 +155,7 @@ def test_tags_in_front_of_sources_name_targets(opus: Path):
     models.close(5)
 
 
-def test_a_model_without_such_tags_needs_a_pair(trained: Path):
+def test_model_without_such_tags_needs_a_pair(trained: Path):
     with pytest.raises(UsageError, match="has no tags of languages: write a pair"):
         parse_models([f"en,ko={trained}"], None)
     with pytest.raises(UsageError, match="does not record its languages"):
@@ -172,7 +172,7 @@ def test_smaller_models_of_it_keep_its_languages(nllb: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     "content", ['{"tags": ["a"]}', '{"tags": ["a"], "of": "x"}', '{"tags": [1], "of": "text"}', "["]
 )
-def test_a_damaged_record_is_refused(content: str, nllb: Path, tmp_path: Path):
+def test_damaged_record_is_refused(content: str, nllb: Path, tmp_path: Path):
     folder = copy_of(nllb, tmp_path / "copy")
     (folder / LanguageTags.RECORD).write_text(content)
     signed_again(folder)
@@ -188,7 +188,7 @@ def test_small100_begins_sources_with_the_target(tmp_path: Path):
     assert (record["of"], sorted(record["tags"])) == ("target", ["en", "ko", "sp"])
 
 
-def test_codes_of_tags():
+def test_languages_of_tags_are_found_by_code():
     def codes(*tags: str) -> list[str]:
         found = languages_of_tags(tags)
         assert list(found.values()) == list(tags)

@@ -61,7 +61,7 @@ def open_connections(server: Running) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.3, 20.0])
-def test_who_does_not_take_an_answer_is_cut(models: Models, monkeypatch: pytest.MonkeyPatch, seconds: float):
+def test_client_that_does_not_take_its_answer_is_cut(models: Models, monkeypatch: pytest.MonkeyPatch, seconds: float):
     """The control: with more time, all answers are there when the client begins to read."""
     monkeypatch.setattr(protocol, "ANSWER_SECONDS", seconds)
     with running(models, CONFIG) as server, narrow(server.port) as idle:
@@ -83,7 +83,7 @@ def test_who_does_not_take_an_answer_is_cut(models: Models, monkeypatch: pytest.
         assert cut == (seconds < 1) == (answers < count)
 
 
-def test_who_takes_answers_is_not_cut(models: Models, monkeypatch: pytest.MonkeyPatch):
+def test_client_that_takes_its_answers_is_not_cut(models: Models, monkeypatch: pytest.MonkeyPatch):
     """A slow reader that asks again and again has as long for each answer."""
     monkeypatch.setattr(protocol, "ANSWER_SECONDS", 0.2)
     with running(models, CONFIG) as server, narrow(server.port) as reader:
@@ -97,7 +97,7 @@ def test_who_takes_answers_is_not_cut(models: Models, monkeypatch: pytest.Monkey
         assert open_connections(server) == 1
 
 
-def test_a_body_in_chunks_is_read_no_further_than_to_the_limit():
+def test_body_in_chunks_is_read_no_further_than_to_the_limit():
     taken = 0
 
     async def receive() -> Any:
@@ -193,7 +193,7 @@ def file_of(server: Running, size: int) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "limit"), [("heads", 10), ("bodies", 30), ("answers", 30)])
-def test_two_hundred_slow_clients_are_cut_and_others_do_not_notice(alone: Process, kind: str, limit: float):
+def test_slow_clients_by_the_hundred_are_cut_and_others_do_not_notice(alone: Process, kind: str, limit: float):
     server, requests = alone.server, 200
     head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
     if kind == "bodies":
@@ -242,7 +242,7 @@ def test_slowhttptest_finds_the_server_available(alone: Process, mode: str):
 
 
 @pytest.mark.slow
-def test_a_hundred_endless_bodies_cost_no_memory(alone: Process):
+def test_hundred_endless_bodies_cost_no_memory(alone: Process):
     def send(size: int) -> int:
         """Send a body in chunks; return how many bytes of it the system took before the connection was closed."""
         with alone.server.connect(CHUNKS) as connection:

@@ -43,6 +43,6 @@ def ask_slow_model(models: Models, monkeypatch: pytest.MonkeyPatch, second: floa
 
 
 @pytest.mark.slow
-def test_a_slow_model_answers_the_second_attempt_in_real_time(models: Models, expected: str, monkeypatch: Any):
+def test_slow_model_answers_the_second_attempt_in_real_time(models: Models, expected: str, monkeypatch: Any):
     # Again where the machine was so busy that the client took more than half a second to ask again.
     assert any(ask_slow_model(models, monkeypatch, 1.0, 0.5) == (expected, 1) for _ in range(3))

@@ -193,7 +193,7 @@ def one_sentence(said: str, failed: str, failure: Failure, out: Path) -> None:
         ("synthesis", {"short write": 2, "kill": 40}),
     ],
 )
-def test_nothing_is_lost_where_some_call_on_files_fails(
+def test_failing_call_on_files_loses_nothing(
     failing: FailingFiles, works: dict[str, Work], tmp_path: Path, name: str, numbers: dict[str, int]
 ):
     attempts = Attempts(failing, works[name], tmp_path)
@@ -205,7 +205,7 @@ def test_nothing_is_lost_where_some_call_on_files_fails(
 @pytest.mark.slow
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("name", ["checkpoint", "dataset", "synthesis"])
-def test_nothing_is_lost_whichever_call_on_files_fails(
+def test_failing_call_on_files_loses_nothing_whichever_it_is(
     failing: FailingFiles, works: dict[str, Work], tmp_path: Path, name: str, failure: str
 ):
     attempts = Attempts(failing, works[name], tmp_path)
@@ -234,7 +234,7 @@ work()
 """
 
 
-def test_calls_fail_to_the_very_end_of_a_process(library: Path, tmp_path: Path):
+def test_failing_calls_reach_to_the_very_end_of_a_process(library: Path, tmp_path: Path):
     command = [sys.executable, "-c", LATE, tmp_path]
     environment = {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": str(Path(__file__).parents[1])}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -244,7 +244,7 @@ def test_calls_fail_to_the_very_end_of_a_process(library: Path, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_written_in_place_is_lost(failing: FailingFiles, works: dict[str, Work], tmp_path: Path):
+def test_checkpoint_written_in_place_is_lost_control(failing: FailingFiles, works: dict[str, Work], tmp_path: Path):
     """The control: half of it has its final name."""
     attempts = Attempts(failing, works["checkpoint"], tmp_path)
     out, ended, _ = attempts.run(FAILURES["full disk"], 40, in_place=True)

@@ -16,19 +16,17 @@ from typing import Any
 import pytest
 from processes import KILLED, Command, killed_before_operation
 
-from dragoman.data.corpus import read_lines
+from dragoman.data.lines import read_lines
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import (
+from dragoman.storage.locks import lock_file
+from dragoman.storage.output import open_output, part_of
+from dragoman.storage.records import read_json
+from dragoman.storage.writing import (
     MANIFEST,
     atomic_file,
     delete_folder,
-    lock_file,
-    new_file,
     new_folder,
     open_append,
-    open_output,
-    part_of,
-    read_json,
     replace_file,
     replace_link,
     require_links,
@@ -90,7 +88,7 @@ def contents_after_kills(write: Callable[[Path, str], None], file: str, folder: 
     ],
     ids=["file", "shared file", "file in pieces", "output", "link"],
 )
-def test_after_a_kill_a_reader_finds_the_old_content_or_the_new(
+def test_reader_after_a_kill_finds_the_old_content_or_the_new(
     tmp_path: Path, write: Callable[[Path, str], None], file: str
 ):
     contents = contents_after_kills(write, file, tmp_path)
@@ -105,7 +103,7 @@ def write_in_place_until_killed(folder: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_writer_in_place_that_is_killed_leaves_half_a_file(tmp_path: Path):
+def test_writer_in_place_that_is_killed_leaves_half_a_file_control(tmp_path: Path):
     """The control for the test above."""
     (tmp_path / "file").write_text(OLD)
     assert Command([], tmp_path / "log", faults=[partial(write_in_place_until_killed, tmp_path)]).code() == KILLED
@@ -113,7 +111,7 @@ def test_a_writer_in_place_that_is_killed_leaves_half_a_file(tmp_path: Path):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_an_exception_leaves_the_old_file_and_no_draft(tmp_path: Path, shared: bool):
+def test_exception_leaves_the_old_file_and_no_draft(tmp_path: Path, shared: bool):
     write_file(tmp_path, OLD)
     with pytest.raises(OSError, match="disk full"), atomic_file(tmp_path / "file", shared=shared) as draft:  # noqa: PT012
         draft.write_text("half")
@@ -124,7 +122,7 @@ def test_an_exception_leaves_the_old_file_and_no_draft(tmp_path: Path, shared: b
 
 @pytest.mark.parametrize("name", ["out", "out.gz", "out.zst"])
 @pytest.mark.parametrize("keep", [0, 4])
-def test_an_output_that_is_not_whole_has_another_name(tmp_path: Path, name: str, keep: int):
+def test_output_that_is_not_whole_has_another_name(tmp_path: Path, name: str, keep: int):
     """As much of it is kept as is asked for; if it is compressed, all or nothing. Whole, it replaces the file."""
     path = tmp_path / name
     path.write_text(OLD)
@@ -146,7 +144,7 @@ def test_an_output_that_is_not_whole_has_another_name(tmp_path: Path, name: str,
 
 
 @pytest.mark.parametrize("name", ["out", "out.gz"])
-def test_of_two_that_write_one_output_the_first_goes_on_and_the_other_says_so(tmp_path: Path, name: str):
+def test_second_writer_of_an_output_stops_and_says_so(tmp_path: Path, name: str):
     """The control: afterwards, the other may."""
     path = tmp_path / name
     with open_output(path, keep=lambda: 1) as file:
@@ -161,7 +159,7 @@ def test_of_two_that_write_one_output_the_first_goes_on_and_the_other_says_so(tm
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
-def test_without_locks_the_one_whose_part_was_replaced_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_output_without_locks_reports_that_its_part_was_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """As on some network file systems. The control is the other one, whose output is whole."""
 
     def refuse(*_: Any) -> None:
@@ -178,7 +176,7 @@ def test_without_locks_the_one_whose_part_was_replaced_says_so(tmp_path: Path, m
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
 
 
-def test_writers_that_race_for_one_output_write_it_whole_or_not_at_all(tmp_path: Path):
+def test_racing_writers_write_an_output_whole_or_not_at_all(tmp_path: Path):
     """Twenty times, four processes start at once; those that are refused have written nothing."""
     path = tmp_path / "out"
     for _ in range(20):
@@ -189,7 +187,7 @@ def test_writers_that_race_for_one_output_write_it_whole_or_not_at_all(tmp_path:
         assert [file.name for file in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_file_that_appears_while_it_is_opened_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_file_that_appears_while_it_is_opened_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Another process has just put it there. The control: it is replaced, not continued."""
     path, asked = tmp_path / "out", Path.stat
 
@@ -206,7 +204,7 @@ def test_a_file_that_appears_while_it_is_opened_is_not_written_to(tmp_path: Path
     assert path.read_text() == "ours"
 
 
-def test_a_part_that_is_in_the_way_is_named(tmp_path: Path):
+def test_part_that_is_in_the_way_is_named(tmp_path: Path):
     """Except for a link, which is deleted, and what it leads to is not."""
     part_of(path := tmp_path / "out").mkdir()
     with (
@@ -222,7 +220,7 @@ def test_a_part_that_is_in_the_way_is_named(tmp_path: Path):
     assert (path.read_text(), precious.is_dir()) == ("ours", True)
 
 
-def test_an_output_may_be_a_link_that_leads_to_itself(tmp_path: Path):
+def test_output_may_be_a_link_that_leads_to_itself(tmp_path: Path):
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     with open_output(tmp_path / "a") as file:
@@ -241,7 +239,7 @@ def race(path: Path, letter: str) -> bool:
     return True
 
 
-def test_an_output_keeps_permissions_and_links_and_is_refused_where_the_file_may_not_be_written(
+def test_output_keeps_permissions_and_links_and_respects_write_protection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path, link, new = tmp_path / "out", tmp_path / "link", tmp_path / "new"
@@ -281,7 +279,7 @@ def test_pipes_and_devices_are_written_directly(tmp_path: Path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["log", "pipe"]
 
 
-def test_writers_of_one_file_have_drafts_of_their_own_where_it_is_shared(tmp_path: Path):
+def test_writers_of_a_shared_file_have_separate_drafts(tmp_path: Path):
     with atomic_file(tmp_path / "file", shared=True) as one, atomic_file(tmp_path / "file", shared=True) as other:
         assert one != other
         one.write_text("one")
@@ -291,16 +289,17 @@ def test_writers_of_one_file_have_drafts_of_their_own_where_it_is_shared(tmp_pat
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_a_new_file_takes_the_place_of_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool):
+def test_new_file_takes_the_place_of_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool):
     """Of two that write it, the first one to finish wins, also on a file system without hard links."""
     if not links:
         monkeypatch.setattr("os.link", lambda *_: (_ for _ in ()).throw(PermissionError(errno.EPERM, "no links")))
     path = tmp_path / "folder" / "file"
-    with pytest.raises(FileExistsError, match="file"), new_file(path) as one, new_file(path) as other:  # noqa: PT012
+    new = partial(atomic_file, path, new=True)
+    with pytest.raises(FileExistsError, match="file"), new() as one, new() as other:  # noqa: PT012
         one.write_text("one")
         other.write_text("other")
     assert path.read_text() == "other"
-    with pytest.raises(KeyboardInterrupt), new_file(tmp_path / "new") as draft:  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), atomic_file(tmp_path / "new", new=True) as draft:  # noqa: PT012
         draft.write_text("half")
         raise KeyboardInterrupt
     assert [file.name for file in path.parent.iterdir()] == ["file"]
@@ -308,13 +307,13 @@ def test_a_new_file_takes_the_place_of_no_other(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("read", [read_json, open_append], ids=["read", "append"])
-def test_a_pipe_in_a_folder_of_a_stranger_does_not_keep_us_waiting(tmp_path: Path, read: Callable[[Path], Any]):
+def test_pipe_in_a_strange_folder_is_not_waited_for(tmp_path: Path, read: Callable[[Path], Any]):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="pipe"):
         read(tmp_path / "pipe")
 
 
-def test_a_folder_that_cannot_be_filled_leaves_what_was_there(tmp_path: Path):
+def test_folder_that_cannot_be_filled_leaves_what_was_there(tmp_path: Path):
     for folder in (tmp_path / "new", tmp_path / "old"):
         with pytest.raises(OSError, match="disk full"), new_folder(folder) as draft:  # noqa: PT012
             (draft / "half").write_text("")
@@ -347,7 +346,7 @@ def locked(path: Path) -> None:
     ],
     ids=["replace", "append", "lock"],
 )
-def test_nothing_is_written_through_a_link(tmp_path: Path, write: Callable[[Path], None], link: str, refused: bool):
+def test_links_are_never_written_through(tmp_path: Path, write: Callable[[Path], None], link: str, refused: bool):
     """A folder of a stranger may have links to the user's files. The control: the link leads there."""
     (precious := tmp_path / "precious").write_text(OLD)
     (tmp_path / link).symlink_to(precious)
@@ -358,7 +357,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, write: Callable[[Path
     assert refused or (tmp_path / "file").read_text() == NEW
 
 
-def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with lock_file(tmp_path / "lock", wait=False), pytest.raises(BlockingIOError):
         locked(tmp_path / "lock")
     locked(tmp_path / "lock")
@@ -385,7 +384,7 @@ def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path, monkeypa
     locked(tmp_path / "lock")
 
 
-def test_a_file_system_without_links_is_refused_before_anything_is_trained(
+def test_file_system_without_links_is_refused_before_anything_is_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     require_links(tmp_path)
@@ -399,7 +398,7 @@ def test_a_file_system_without_links_is_refused_before_anything_is_trained(
         require_links(tmp_path)
 
 
-def test_of_two_that_write_one_folder_the_first_to_finish_wins_and_the_other_says_so(tmp_path: Path):
+def test_first_writer_of_a_folder_wins_and_the_other_says_so(tmp_path: Path):
     with pytest.raises(DragomanError, match="model: exists already"), new_folder(tmp_path / "model") as one:  # noqa: PT012
         (one / "file").write_text("one")
         with new_folder(tmp_path / "model") as other:
@@ -409,7 +408,7 @@ def test_of_two_that_write_one_folder_the_first_to_finish_wins_and_the_other_say
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_a_folder_that_cannot_be_closed_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_folder_that_cannot_be_closed_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "folder" / "inner").mkdir(parents=True)
     close = os.close
 

@@ -19,9 +19,11 @@ from foreign import npz_folder
 from dragoman import Tokenizer, Translator, import_model, upload_model
 from dragoman.config.languages import LanguagePair
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import MANIFEST, new_folder
 from dragoman.interop.sources import download_source
-from dragoman.model_folder import download_model, find_model, read_manifest, read_model
+from dragoman.model_folder import fetch_model, read_model
+from dragoman.model_folder.folder import download_model
+from dragoman.model_folder.manifest import read_manifest
+from dragoman.storage.writing import MANIFEST, new_folder
 from dragoman.text.languages import languages_json
 from dragoman.text.origin import Origin
 
@@ -74,16 +76,16 @@ def changed(files: dict[str, bytes], name: str, at: int = -1) -> dict[str, bytes
     return files | {name: bytes(data)}
 
 
-def test_a_model_goes_to_the_hub_and_comes_back(hub: FakeHub, model: Path):
+def test_model_goes_to_the_hub_and_comes_back(hub: FakeHub, model: Path):
     upload = upload_model(model, "hub:me/en-ko")
     assert contents(model).items() <= hub.repositories["me/en-ko"].files.items()
     assert upload.commit == f"{hub.url}/me/en-ko/commit/{hub.repositories['me/en-ko'].names['main']}"
-    assert contents(find_model(Path("hub:me/en-ko"))) == contents(model)
+    assert contents(fetch_model(Path("hub:me/en-ko"))) == contents(model)
     ours, theirs = Translator.load(model), Translator.load("hub:me/en-ko")
     assert [one.text for one in theirs.translate(TEXTS)] == [one.text for one in ours.translate(TEXTS)]
 
 
-def test_what_belongs_to_a_training_stays_here(hub: FakeHub, model: Path, tmp_path: Path):
+def test_upload_leaves_out_what_belongs_to_a_training(hub: FakeHub, model: Path, tmp_path: Path):
     """The rest of a checkpoint is a whole model folder. The control has the state in its manifest."""
     with new_folder(tmp_path / "step-1") as draft:
         for name, data in contents(model).items():
@@ -97,7 +99,7 @@ def test_what_belongs_to_a_training_stays_here(hub: FakeHub, model: Path, tmp_pa
     read_model(Path("hub:me/en-ko"))
 
 
-def test_the_page_on_the_hub_is_the_card(hub: FakeHub, model: Path, tmp_path: Path):
+def test_page_on_the_hub_is_the_card(hub: FakeHub, model: Path, tmp_path: Path):
     with new_folder(tmp_path / "known") as draft:
         for name, data in contents(model).items():
             (draft / name).write_bytes(data)
@@ -112,7 +114,7 @@ def test_the_page_on_the_hub_is_the_card(hub: FakeHub, model: Path, tmp_path: Pa
         assert f'dragoman translate -m hub:me/{folder.name} "A sentence."' in page
 
 
-def test_the_commands(hub: FakeHub, model: Path, dragoman: Callable[..., Ran]):
+def test_hub_names_work_in_all_commands(hub: FakeHub, model: Path, dragoman: Callable[..., Ran]):
     ran = dragoman("upload", "-m", model, "hub:me/en-ko", "--private")
     assert (ran.code, ran.out) == (0, "hub:me/en-ko\n")
     assert f"{hub.url}/me/en-ko/commit/" in ran.err
@@ -130,10 +132,10 @@ def test_the_commands(hub: FakeHub, model: Path, dragoman: Callable[..., Ran]):
     assert read_model(Path("mean"))[0].state_dict().keys() == read_model(model)[0].state_dict().keys()
 
 
-def test_a_server_takes_names_with_and_without_tags(hub: FakeHub, model: Path):
+def test_server_takes_names_with_and_without_tags(hub: FakeHub, model: Path):
     models = pytest.importorskip("dragoman.server.models", reason="the server needs the extra `serve`")
     hub.put("me/en-ko", contents(model))
-    folder = find_model(Path("hub:me/en-ko"))
+    folder = fetch_model(Path("hub:me/en-ko"))
     (plain,) = models.parse_model("en-ko=hub:me/en-ko")
     (tagged,) = models.parse_model("en-ko=hub:me/en-ko@main:de")
     assert (plain.folder, plain.tag, plain.name) == (folder, "", "en-ko")
@@ -142,24 +144,24 @@ def test_a_server_takes_names_with_and_without_tags(hub: FakeHub, model: Path):
         models.parse_model("hub:me/en-ko")
 
 
-def test_a_revision_stays_what_it_was(hub: FakeHub, model: Path, other: Path):
+def test_revision_stays_what_it_was(hub: FakeHub, model: Path, other: Path):
     first = hub.put("me/en-ko", contents(model), "v1")
     second = hub.put("me/en-ko", contents(other), "v2")
     for name, expected in (("@v1", model), ("@v2", other), ("", other), (f"@{first}", model)):
-        assert contents(find_model(Path(f"hub:me/en-ko{name}"))) == contents(expected), name
-    assert find_model(Path("hub:me/en-ko@v2")).name == second
+        assert contents(fetch_model(Path(f"hub:me/en-ko{name}"))) == contents(expected), name
+    assert fetch_model(Path("hub:me/en-ko@v2")).name == second
 
 
-def test_in_a_process_a_name_means_one_version(hub: FakeHub, model: Path, other: Path):
+def test_hub_name_means_one_version_in_a_process(hub: FakeHub, model: Path, other: Path):
     hub.put("me/en-ko", contents(model))
-    before = find_model(Path("hub:me/en-ko"))
+    before = fetch_model(Path("hub:me/en-ko"))
     hub.put("me/en-ko", contents(other))
-    assert find_model(Path("hub:me/en-ko")) == before
+    assert fetch_model(Path("hub:me/en-ko")) == before
     new_process()
-    assert find_model(Path("hub:me/en-ko")) != before
+    assert fetch_model(Path("hub:me/en-ko")) != before
 
 
-def test_all_files_are_of_one_commit(hub: FakeHub, model: Path, other: Path, monkeypatch: pytest.MonkeyPatch):
+def test_downloaded_files_are_of_one_commit(hub: FakeHub, model: Path, other: Path, monkeypatch: pytest.MonkeyPatch):
     """Also where somebody uploads another version between the manifest and the rest."""
 
     def meanwhile(folder: Path) -> dict[str, tuple[int, str]]:
@@ -167,11 +169,11 @@ def test_all_files_are_of_one_commit(hub: FakeHub, model: Path, other: Path, mon
         return read_manifest(folder)
 
     hub.put("me/en-ko", contents(model))
-    monkeypatch.setattr("dragoman.model_folder.read_manifest", meanwhile)
-    assert contents(find_model(Path("hub:me/en-ko"))) == contents(model)
+    monkeypatch.setattr("dragoman.model_folder.folder.read_manifest", meanwhile)
+    assert contents(fetch_model(Path("hub:me/en-ko"))) == contents(model)
 
 
-def test_only_what_the_manifest_lists_is_downloaded_and_only_once(hub: FakeHub, model: Path):
+def test_download_takes_what_the_manifest_lists_and_only_once(hub: FakeHub, model: Path):
     files = contents(model)
     strange = {
         "pytorch_model.bin": b"pickle",
@@ -180,56 +182,56 @@ def test_only_what_the_manifest_lists_is_downloaded_and_only_once(hub: FakeHub, 
         ".gitattributes": b"",
     }
     hub.put("me/en-ko", files | strange)
-    folder = find_model(Path("hub:me/en-ko"))
+    folder = fetch_model(Path("hub:me/en-ko"))
     assert sorted(hub.downloads()) == sorted(files)
     new_process()
-    find_model(Path("hub:me/en-ko"))
+    fetch_model(Path("hub:me/en-ko"))
     assert sorted(hub.downloads()) == sorted(files)
     assert contents(folder) == files
 
 
-def test_without_a_network_the_cache_does(hub: FakeHub, model: Path, monkeypatch: pytest.MonkeyPatch):
+def test_download_without_a_network_uses_the_cache(hub: FakeHub, model: Path, monkeypatch: pytest.MonkeyPatch):
     """Also for a model without a card."""
     hub.put("me/en-ko", contents(model))
     hub.put("me/bare", {name: data for name, data in contents(model).items() if name != "card.md"})
-    before = find_model(Path("hub:me/en-ko")), find_model(Path("hub:me/bare"))
+    before = fetch_model(Path("hub:me/en-ko")), fetch_model(Path("hub:me/bare"))
     hub.down = True
     new_process()
-    assert find_model(Path("hub:me/en-ko")) == before[0]
+    assert fetch_model(Path("hub:me/en-ko")) == before[0]
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     new_process()
-    assert (find_model(Path("hub:me/en-ko")), find_model(Path("hub:me/bare"))) == before
+    assert (fetch_model(Path("hub:me/en-ko")), fetch_model(Path("hub:me/bare"))) == before
     assert "card.md" not in contents(before[1])
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
-def test_a_changed_file_is_refused(name: str, hub: FakeHub, model: Path):
+def test_downloaded_file_that_was_changed_is_refused(name: str, hub: FakeHub, model: Path):
     hub.put("me/en-ko", changed(contents(model), name, 100))
     with pytest.raises(DragomanError, match=rf"{name}: damaged: expected SHA-256"):
         Translator.load("hub:me/en-ko")
 
 
-def test_a_card_may_be_changed(hub: FakeHub, model: Path):
+def test_downloaded_card_may_be_changed(hub: FakeHub, model: Path):
     """The control for the test above."""
     hub.put("me/en-ko", changed(contents(model), "card.md"))
     Translator.load("hub:me/en-ko")
 
 
 @pytest.mark.parametrize("listed", ["../../../evil", "/evil", "a/b", ""])
-def test_a_manifest_with_paths_downloads_nothing(listed: str, hub: FakeHub, model: Path):
+def test_manifest_with_paths_downloads_nothing(listed: str, hub: FakeHub, model: Path):
     files = contents(model)
     manifest = json.loads(files[MANIFEST])
     manifest[listed] = manifest["config.json"]
     hub.put("me/en-ko", files | {MANIFEST: json.dumps(manifest).encode()})
     with pytest.raises(DragomanError, match="is not a file name"):
-        find_model(Path("hub:me/en-ko"))
+        fetch_model(Path("hub:me/en-ko"))
     assert hub.downloads() == [MANIFEST]
 
 
-def test_a_link_out_of_the_cache_is_refused(hub: FakeHub, model: Path, tmp_path: Path):
+def test_link_out_of_the_cache_is_refused(hub: FakeHub, model: Path, tmp_path: Path):
     """The links of the cache itself are not, which the other tests show."""
     hub.put("me/en-ko", contents(model))
-    folder = find_model(Path("hub:me/en-ko"))
+    folder = fetch_model(Path("hub:me/en-ko"))
     assert (folder / "config.json").is_symlink()
     (folder / "config.json").unlink()
     (folder / "config.json").symlink_to(model / "config.json")
@@ -240,7 +242,7 @@ def test_a_link_out_of_the_cache_is_refused(hub: FakeHub, model: Path, tmp_path:
 def test_files_that_repositories_share_are_followed(hub: FakeHub, model: Path, tmp_path: Path):
     """The library keeps large files once, beside the repositories, and links to them; there alone they may be."""
     hub.put("me/en-ko", contents(model))
-    weights = find_model(Path("hub:me/en-ko")) / "model.safetensors"
+    weights = fetch_model(Path("hub:me/en-ko")) / "model.safetensors"
     for place in ("blobs/ab", "elsewhere"):
         shared = tmp_path / "cache" / place / "model"
         shared.parent.mkdir(parents=True)
@@ -255,14 +257,14 @@ def test_files_that_repositories_share_are_followed(hub: FakeHub, model: Path, t
             read_model(Path("hub:me/en-ko"))
 
 
-def test_what_is_no_model_folder_should_be_imported(hub: FakeHub):
+def test_repository_without_a_model_folder_should_be_imported(hub: FakeHub):
     hub.put("them/opus", {"config.json": b"{}", "model.safetensors": b"large"})
     with pytest.raises(DragomanError, match=re.escape("dragoman import hub:them/opus OUT")):
         Translator.load("hub:them/opus")
     assert hub.downloads() == []
 
 
-def test_what_went_wrong_is_one_sentence(
+def test_hub_errors_are_one_sentence(
     hub: FakeHub, model: Path, dragoman: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ):
     """For commands; and nowhere is the token."""
@@ -284,7 +286,7 @@ def test_what_went_wrong_is_one_sentence(
     assert "hub:a/-b: not a name that the Hub allows" in said("hub:a/-b")
     hub.short.add("config.json")
     assert "hub:me/short@" in (line := said("hub:me/short"))
-    assert "config.json did not arrive whole: try again" in line
+    assert "config.json was not downloaded completely: try again" in line
     monkeypatch.setenv("HF_TOKEN", "hf_a token of nobody")
     assert "hub:me/secret: no such model on the Hub, or a private one" in said("hub:me/secret")
     assert f"its owners want to be asked first, on {hub.url}/me/gated" in said("hub:me/gated")
@@ -300,7 +302,7 @@ def test_what_went_wrong_is_one_sentence(
     assert "pip install 'dragoman[hub]'" in said("hub:me/en-ko")
 
 
-def test_what_the_hub_answers_is_told(hub: FakeHub, model: Path, monkeypatch: pytest.MonkeyPatch):
+def test_hub_answers_are_reported(hub: FakeHub, model: Path, monkeypatch: pytest.MonkeyPatch):
     hub.down = True
     with pytest.raises(DragomanError, match=r"^hub:me/en-ko: the Hub answers 500: our disks are full$"):
         upload_model(model, "hub:me/en-ko")
@@ -311,7 +313,7 @@ def test_what_the_hub_answers_is_told(hub: FakeHub, model: Path, monkeypatch: py
     assert "hf_wrong" not in f"{raised.value!r} {raised.value.__cause__!r} {raised.value.__context__!r}"
 
 
-def test_an_upload_that_is_refused_sends_nothing(
+def test_upload_that_is_refused_sends_nothing(
     hub: FakeHub, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     damaged = tmp_path / "damaged"
@@ -330,7 +332,7 @@ def test_an_upload_that_is_refused_sends_nothing(
         with pytest.raises(DragomanError, match=re.escape(why)):
             upload_model(folder, name, private=private)
     monkeypatch.delenv("HF_TOKEN")
-    with pytest.raises(DragomanError, match="uploading needs a token that may write"):
+    with pytest.raises(DragomanError, match="uploading needs a token with write access"):
         upload_model(model, "hub:me/public")
     assert not [line for line in hub.asked if line.startswith("PUT") or "/commit/" in line]
     monkeypatch.setenv("HF_TOKEN", TOKEN)
@@ -338,7 +340,7 @@ def test_an_upload_that_is_refused_sends_nothing(
     assert [line for line in hub.asked if "/commit/" in line]
 
 
-def test_a_model_of_others_is_imported(hub: FakeHub, tmp_path: Path):
+def test_model_of_others_is_imported(hub: FakeHub, tmp_path: Path):
     """As from a folder, but that its card and its origin name the commit."""
     pytest.importorskip("sentencepiece", reason="imports need the extra `import`")
     npz_folder(tmp_path / "opus")
@@ -365,13 +367,13 @@ def test_a_model_of_others_is_imported(hub: FakeHub, tmp_path: Path):
         ("checkpoint.pt dict.txt spm.model", "train.txt fairseq/model.pt"),
     ],
 )
-def test_of_a_model_of_others_only_what_an_import_reads_is_downloaded(read: str, not_read: str, hub: FakeHub):
+def test_import_downloads_only_what_it_reads_of_a_model(read: str, not_read: str, hub: FakeHub):
     """No code; pickles only where there are no other weights."""
     hub.put("them/opus", {name: name.encode() for name in f"{read} {not_read}".split()})
     assert contents(download_source("hub:them/opus")) == {name: name.encode() for name in read.split()}
 
 
-def test_an_import_of_what_is_not_there(hub: FakeHub, model: Path, tmp_path: Path):
+def test_import_of_a_missing_model_is_refused(hub: FakeHub, model: Path, tmp_path: Path):
     hub.put("them/gguf", {"model.gguf": b"x"})
     hub.put("me/en-ko", contents(model))
     for name, why in (
@@ -385,11 +387,11 @@ def test_an_import_of_what_is_not_there(hub: FakeHub, model: Path, tmp_path: Pat
     assert not (tmp_path / "out").exists()
 
 
-def test_the_environment_says_where_the_hub_is(hub: FakeHub, tmp_path: Path):
+def test_environment_says_where_the_hub_is(hub: FakeHub, tmp_path: Path):
     """In a new process, which imports the library of the Hub only where such a name is used."""
     hub.put("me/en-ko", {"card.md": b"# Mine"}, private=True)
     code = (
-        "import sys, dragoman.hub as hub\n"
+        "import sys, dragoman.storage.hub as hub\n"
         "assert 'huggingface_hub' not in sys.modules\n"
         "print(hub.Repository.parse('hub:me/en-ko').download('card.md').read_text())"
     )

@@ -55,7 +55,7 @@ def synthetic(run: Path) -> Path:
     return run / "synthetic" / "1.tsv"
 
 
-def test_a_student_has_the_subwords_of_its_teacher_and_its_own_layers(student: Path, trained: Path):
+def test_student_has_the_subwords_of_its_teacher_and_its_own_layers(student: Path, trained: Path):
     (teacher, (subwords, _)), (model, (same, _)) = load_model(trained / "best"), load_model(student / "best")
     assert same.pieces == subwords.pieces
     assert model.config == replace(teacher.config, feed_forward=FeedForwardConfig(d_ff=24))
@@ -86,7 +86,7 @@ def test_teacher_and_student_stand_side_by_side(
 
 
 @pytest.mark.slow
-def test_with_beams_two_and_one_are_measured_too(student: Path, trained: Path, few: Corpus):
+def test_comparison_measures_beams_two_and_one_too(student: Path, trained: Path, few: Corpus):
     folders = {"teacher": trained, "student": student}
     comparison = compare_models(folders, [few[1]], SearchConfig(beam=3, extra_length=5))
     natives = [row for row in comparison.rows if row.engine == "native"]
@@ -107,7 +107,7 @@ def test_fewer_beams_cut_texts_as_the_search_does(trained: Path, few: Corpus, mo
     assert {(one.beam, one.split) for one in searches} == {(2, "none"), (1, "none")}
 
 
-def test_a_killed_distillation_ends_as_one_that_was_not(student: Path, trained: Path, few: Corpus, tmp_path: Path):
+def test_killed_distillation_ends_as_one_that_was_not(student: Path, trained: Path, few: Corpus, tmp_path: Path):
     """While the teacher translates, before the first model of the student is written, and while it learns."""
     out = tmp_path / "run"
     places = (
@@ -154,7 +154,7 @@ def test_original_pairs_are_mixed_in_if_wanted(student: Path, trained: Path, few
     ],
     ids=["deeper", "shallower", "wider", "recurrent"],
 )
-def test_a_student_starts_with_what_fits_of_its_teacher(
+def test_student_starts_with_what_fits_of_its_teacher(
     trained: Path, tmp_path: Path, model: ModelConfig, layers: set[str]
 ):
     start = tmp_path / "start"
@@ -188,7 +188,7 @@ def test_a_student_starts_with_what_fits_of_its_teacher(
         ),
     ],
 )
-def test_a_wrong_request_is_one_sentence(
+def test_wrong_request_is_one_sentence(
     trained: Path, few: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str], words: str, code: int, says: str,
 ):  # fmt: skip
@@ -201,7 +201,7 @@ def test_a_wrong_request_is_one_sentence(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_second_distillation_leaves_the_start_of_the_one_that_is_training(
+def test_second_distillation_leaves_the_start_of_the_one_that_is_training(
     student: Path, trained: Path, few: Corpus, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
     out = shutil.copytree(student, tmp_path / "run", symlinks=True)

@@ -27,8 +27,8 @@ from dragoman.config import SearchConfig
 from dragoman.data.corpus import Pair, read_corpus
 from dragoman.data.spec import CorpusSpec
 from dragoman.errors import DragomanError
-from dragoman.files import fingerprint
 from dragoman.model_folder import load_model, verify_files
+from dragoman.storage.writing import fingerprint
 from dragoman.synthesis import blocks, synthesise
 from dragoman.synthesis.job import Job, LocatedText, start_record
 from dragoman.synthesis.noise import BLANK, FARTHEST, add_noise
@@ -80,7 +80,7 @@ def command(job: Job, *more: str) -> list[str]:
 # What the pairs are.
 
 
-def test_a_pair_is_a_source_and_what_the_teacher_makes_of_it(trained: Path, corpus: tuple[str, str], tmp_path: Path):
+def test_pair_is_a_source_and_what_the_teacher_makes_of_it(trained: Path, corpus: tuple[str, str], tmp_path: Path):
     job = Job(trained, CorpusSpec((corpus[1],)), tmp_path / "out.tsv", FAST, block=3)
     record = make(job)
     sources = [source for source, _ in read_corpus([corpus[1]]).pairs]
@@ -112,7 +112,7 @@ def test_back_translation_keeps_the_text_as_the_target(job: Job):
     assert made == [(translator.translate([text])[0].text.strip(), text) for _, text in made]
 
 
-def test_the_device_that_was_asked_for_is_the_only_one(job: Job, expected: bytes, monkeypatch: pytest.MonkeyPatch):
+def test_device_that_was_asked_for_is_the_only_one(job: Job, expected: bytes, monkeypatch: pytest.MonkeyPatch):
     """On a machine with a GPU, `--device cpu` searches on the CPU. The meta device stands in for the GPU."""
     monkeypatch.setattr("dragoman.translation.engines.device_of", lambda wanted: torch.device("meta"))
     make(job)
@@ -126,7 +126,7 @@ def test_the_device_that_was_asked_for_is_the_only_one(job: Job, expected: bytes
     lines=st.lists(st.sampled_from(HARD) | st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=9)),
     block=st.integers(1, 5),
 )
-def test_no_text_is_lost_or_invented(
+def test_synthesis_loses_and_invents_no_text(
     trained: Path, expected: bytes, tmp_path_factory: pytest.TempPathFactory, lines: list[str], block: int
 ):
     folder = tmp_path_factory.mktemp("lines")
@@ -147,7 +147,7 @@ def test_no_text_is_lost_or_invented(
 
 
 @pytest.mark.parametrize("every", [1, 2, 10])
-def test_a_teacher_that_mostly_fails_is_reported(job: Job, every: int, monkeypatch: pytest.MonkeyPatch):
+def test_teacher_that_mostly_fails_is_reported(job: Job, every: int, monkeypatch: pytest.MonkeyPatch):
     """Every translation but each tenth, each second or none has a fault; blank lines are not the teacher's."""
     calls = itertools.count()
     monkeypatch.setattr(blocks, "find_faults", lambda *_, **__: () if next(calls) % every == 0 else ("loop",))
@@ -156,7 +156,7 @@ def test_a_teacher_that_mostly_fails_is_reported(job: Job, every: int, monkeypat
     assert any("trained well enough" in note for note in record["notes"]) == (every == 10)
 
 
-def test_what_is_left_out_is_counted_and_named_and_what_is_printed_can_be_trained_on(
+def test_omitted_lines_are_counted_and_printed_pairs_can_be_trained_on(
     job: Job, mono: str, corpus: tuple[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
     assert main(command(job)) == 0
@@ -176,7 +176,7 @@ def test_what_is_left_out_is_counted_and_named_and_what_is_printed_can_be_traine
     assert load_model(tmp_path / "run" / "best")[1].source.tags.keys() == {"bt"}
 
 
-def test_sampled_text_is_the_same_each_time_and_other_text_with_another_seed(job: Job, tmp_path: Path):
+def test_sampled_text_depends_on_the_seed_alone(job: Job, tmp_path: Path):
     drawn = [
         replace(
             job, noise=None, out=tmp_path / f"{n}.tsv", search=SearchConfig(temperature=0.7, extra_length=5, seed=seed)
@@ -236,7 +236,7 @@ def write_in_place() -> None:
     blocks.replace_file = write  # type: ignore[assignment]
 
 
-def test_a_block_that_is_not_whole_is_seen_and_made_anew(job: Job, expected: bytes, tmp_path: Path):
+def test_block_that_is_not_whole_is_seen_and_made_anew(job: Job, expected: bytes, tmp_path: Path):
     """The control for the tests above: blocks that were written in place are torn, and that does not stay unseen."""
     killed = Command(command(job), tmp_path / "log", faults=[write_in_place])
     assert killed.code() == KILLED
@@ -247,7 +247,7 @@ def test_a_block_that_is_not_whole_is_seen_and_made_anew(job: Job, expected: byt
     assert job.out.read_bytes() == expected
 
 
-def test_a_resumed_file_would_differ_without_its_blocks(job: Job, expected: bytes, monkeypatch: pytest.MonkeyPatch):
+def test_resumed_file_would_differ_without_its_blocks(job: Job, expected: bytes, monkeypatch: pytest.MonkeyPatch):
     """The control for the comparison of bytes: a resume that forgets where it was has other noise in its lines."""
     encode = blocks.build_block
     monkeypatch.setattr(
@@ -282,7 +282,9 @@ def test_shards_at_the_same_time_make_what_one_makes(job: Job, expected: bytes, 
     assert any("tag=bt\n" in one.said for one in running)
 
 
-def test_two_processes_may_join_the_blocks_at_the_same_time(job: Job, expected: bytes, monkeypatch: pytest.MonkeyPatch):
+def test_blocks_may_be_joined_by_two_processes_at_the_same_time(
+    job: Job, expected: bytes, monkeypatch: pytest.MonkeyPatch
+):
     """One has moved its file to its place, but not yet recorded it, when the other is about to move its own."""
 
     def stop(path: Path) -> None:
@@ -290,19 +292,19 @@ def test_two_processes_may_join_the_blocks_at_the_same_time(job: Job, expected: 
 
     def let_the_other_join(path: Path) -> None:
         if path == job.blocks_folder and list(path.glob("joined*")):
-            monkeypatch.setattr("dragoman.files.sync", lambda path: None)
+            monkeypatch.setattr("dragoman.storage.writing.sync", lambda path: None)
             with monkeypatch.context() as other:
                 other.setattr(blocks, "sync", stop)
                 with pytest.raises(InterruptedError):
                     make(job)
 
-    monkeypatch.setattr("dragoman.files.sync", let_the_other_join)
+    monkeypatch.setattr("dragoman.storage.writing.sync", let_the_other_join)
     assert make(job)
     assert job.out.read_bytes() == expected
     assert not job.blocks_folder.exists()
 
 
-def test_a_file_that_is_just_being_recorded_is_not_refused(job: Job, monkeypatch: pytest.MonkeyPatch):
+def test_file_that_is_just_being_recorded_is_not_refused(job: Job, monkeypatch: pytest.MonkeyPatch):
     """Another process records it, and deletes the blocks, while this one looks whether they are there."""
     record = make(job)
     recorded, exists = job.record_file.read_bytes(), Path.exists
@@ -320,7 +322,7 @@ def test_a_file_that_is_just_being_recorded_is_not_refused(job: Job, monkeypatch
     assert make(job) == record
 
 
-def test_a_block_of_another_job_is_not_joined(job: Job, expected: bytes, tmp_path: Path):
+def test_block_of_another_job_is_not_joined(job: Job, expected: bytes, tmp_path: Path):
     """The control for the tests above: blocks know what they were made from."""
     other = replace(job, out=tmp_path / "other.tsv", search=SearchConfig(beam=1, extra_length=6))
     for one in (job, other):
@@ -404,9 +406,7 @@ def same_weights(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
-def test_of_two_jobs_that_begin_at_the_same_time_one_is_refused(
-    job: Job, expected: bytes, monkeypatch: pytest.MonkeyPatch
-):
+def test_jobs_that_begin_at_the_same_time_refuse_one(job: Job, expected: bytes, monkeypatch: pytest.MonkeyPatch):
     """Before the first one has made a block, and before it has written its record. The control: it makes all."""
     other, begun = replace(job, search=SearchConfig(beam=1, extra_length=6)), start_record(job, job.provenance())
     with pytest.raises(DragomanError, match="was made with another extra_length"):
@@ -427,14 +427,14 @@ def test_of_two_jobs_that_begin_at_the_same_time_one_is_refused(
     assert job.out.read_bytes() == expected
 
 
-def test_a_job_that_has_made_nothing_yet_may_change(job: Job, expected: bytes, capfd: pytest.CaptureFixture[str]):
+def test_job_that_has_made_nothing_yet_may_change(job: Job, expected: bytes, capfd: pytest.CaptureFixture[str]):
     assert main([*command(job), "--model-tag", "med"]) == 1
     assert "unknown tag 'med'" in capfd.readouterr().err
     make(job)
     assert job.out.read_bytes() == expected
 
 
-def test_a_finished_file_is_made_once_and_no_other_is_overwritten(job: Job):
+def test_finished_file_is_made_once_and_no_other_is_overwritten(job: Job):
     job.out.write_text("mine\tmine\n")
     with pytest.raises(DragomanError, match="exists already and was not made by this command"):
         make(job)
@@ -452,7 +452,7 @@ def test_a_finished_file_is_made_once_and_no_other_is_overwritten(job: Job):
     assert job.out.stat().st_size == before.st_size
 
 
-def test_a_corpus_that_cannot_be_read_is_reported_before_anything_is_translated(trained: Path, tmp_path: Path):
+def test_corpus_that_cannot_be_read_is_reported_before_anything_is_translated(trained: Path, tmp_path: Path):
     (tmp_path / "bad.txt").write_bytes(b"The dog\n" * 20 + b"\xff\n")
     with pytest.raises(DragomanError, match=r"bad.txt:21: not UTF-8"):
         make(Job(trained, (str(tmp_path / "bad.txt"),), tmp_path / "out.tsv", FAST, block=2))
@@ -504,7 +504,7 @@ def test_text_that_changes_during_the_translation_is_not_joined(
         ("-m missing --text {mono} --out a.tsv", 1, "missing: no such model folder"),
     ],
 )
-def test_a_wrong_request_is_one_sentence(
+def test_wrong_request_is_one_sentence(
     trained: Path, mono: str, corpus: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str], words: str, code: int, says: str,
 ):  # fmt: skip
@@ -519,7 +519,7 @@ def test_a_wrong_request_is_one_sentence(
     assert not list(tmp_path.iterdir())
 
 
-def test_reverse_swaps_the_columns_and_text_in_the_wrong_script_gets_a_word(
+def test_reverse_swaps_columns_and_a_wrong_script_is_reported(
     trained: Path, tmp_path: Path, pairs: list[Pair], capfd: pytest.CaptureFixture[str]
 ):
     """The model translates English into Korean; one from before 0.2 has no record of what it reads."""
@@ -605,7 +605,7 @@ def test_noise_on_many_spaces_takes_no_time():
     assert add_noise("a" + " " * 1_000_000 + "b" + "\t" * 1_000_000, random.Random(1))
 
 
-def test_what_is_too_long_takes_no_memory(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_texts_that_are_too_long_take_no_memory(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file, build_block, seen = tmp_path / "long.txt", blocks.build_block, []
 
     def watched(job: Job, made: Any, number: int, block: list[LocatedText], translator: Translator) -> bytes:

@@ -14,8 +14,8 @@ from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
-from dragoman.files import new_folder
 from dragoman.server.models import open_models, parse_models
+from dragoman.storage.writing import new_folder
 from dragoman.text.extent import SourceExtent
 from dragoman.text.tags import DefaultTags, LanguageTags
 from dragoman.training.extent import measure_extent, target_scripts
@@ -25,11 +25,12 @@ def extent_of(sources: list[str], tokenizer: Tokenizer, folder: Path) -> SourceE
     corpus = folder / "corpus.tsv"
     corpus.write_text("".join(f"{source}\tx\n" for source in sources), encoding="utf-8")
     return measure_extent(
-        tokenise((CorpusSpec((str(corpus),)),), Tokenizers.of(tokenizer), None, folder / "c.arrow")[0], tokenizer
+        tokenise((CorpusSpec((str(corpus),)),), Tokenizers.from_tokenizer(tokenizer), None, folder / "c.arrow")[0],
+        tokenizer,
     )
 
 
-def test_the_extent_is_that_of_95_of_100_sources(tokenizer: Tokenizer, tmp_path: Path):
+def test_extent_is_that_of_95_of_100_sources(tokenizer: Tokenizer, tmp_path: Path):
     one, three = "The dog sees it.", "The dog sees it. The man sees it. The dog."
     tokens = len(tokenizer.encode(one)), len(tokenizer.encode(three))
     assert extent_of([one] * 95 + [three] * 5, tokenizer, tmp_path) == SourceExtent(1, tokens[0], False, ("LATIN",))
@@ -39,20 +40,20 @@ def test_the_extent_is_that_of_95_of_100_sources(tokenizer: Tokenizer, tmp_path:
     assert not extent_of(["1 2 3"] * 4 + [one] * 6, tokenizer, tmp_path).wordless
 
 
-def test_the_scripts_are_those_of_all_languages_that_training_or_validation_has(tokenizer: Tokenizer, tmp_path: Path):
+def test_scripts_are_those_of_all_languages_that_training_or_validation_has(tokenizer: Tokenizer, tmp_path: Path):
     corpus = tmp_path / "corpus.tsv"
     corpus.write_text("a\tThe dog.\n" * 50 + "a\t개가 봐요.\n" * 5, encoding="utf-8")
-    pairs = tokenise((CorpusSpec((str(corpus),)),), Tokenizers.of(tokenizer), None, tmp_path / "c.arrow")[0]
+    pairs = tokenise((CorpusSpec((str(corpus),)),), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "c.arrow")[0]
     assert target_scripts(pairs, tokenizer, ["Привет"]) == ["CYRILLIC", "HANGUL", "LATIN"]
     assert target_scripts(pairs, tokenizer, []) == ["HANGUL", "LATIN"]
 
 
-def test_the_record_says_whether_every_source_had_a_tag(pairs: list[tuple[str, str]], tmp_path: Path):
+def test_record_says_whether_every_source_had_a_tag(pairs: list[tuple[str, str]], tmp_path: Path):
     corpus = write_tsv(tmp_path / "corpus.tsv", pairs)
     tagged = Tokenizer.train([text for pair in pairs for text in pair], 300, tags=["fr", "tr"])
 
     def found(*specs: CorpusSpec) -> bool:
-        held = tokenise(specs, Tokenizers.of(tagged), None, tmp_path / "c.arrow")[0]
+        held = tokenise(specs, Tokenizers.from_tokenizer(tagged), None, tmp_path / "c.arrow")[0]
         return measure_extent(held, tagged).tagged
 
     french, turkish, plain = (CorpusSpec((corpus,), tag=tag) for tag in ("fr", "tr", ""))
@@ -79,7 +80,7 @@ def needs_tag(pairs: list[tuple[str, str]], tmp_path: Path) -> Path:
         "evaluate --beam 1 --extra-length 1 -m {model} {test}",
     ],
 )
-def test_a_forgotten_tag_is_told(command: str, needs_tag: Path, corpus: tuple[str, str], dragoman: Callable[..., Any]):
+def test_forgotten_tag_is_told(command: str, needs_tag: Path, corpus: tuple[str, str], dragoman: Callable[..., Any]):
     words = command.format(model=needs_tag, test=corpus[1]).split()
     ran = dragoman(*words)
     assert ran.code == 0
@@ -99,7 +100,7 @@ def test_a_forgotten_tag_is_told(command: str, needs_tag: Path, corpus: tuple[st
     assert "every training source of the model had one (fr, tr)" in dragoman(*words).err
 
 
-def test_a_server_refuses_a_model_that_needs_a_tag_without_one(needs_tag: Path):
+def test_server_refuses_a_model_that_needs_a_tag_without_one(needs_tag: Path):
     config = ServeConfig(model=(f"en-fr={needs_tag}",))
     told = re.escape(f"every training source had a tag (fr, tr): choose one, as in en-fr={needs_tag}:fr")
     with pytest.raises(DragomanError, match=told):
@@ -115,7 +116,7 @@ def recorded(folder: Path, text: str) -> Path:
     return folder
 
 
-def test_a_record_is_read_as_it_was_written(tmp_path: Path):
+def test_record_is_read_as_it_was_written(tmp_path: Path):
     extent = SourceExtent(2, 30, True, ("CJK",), tagged=True)
     assert SourceExtent.load(tmp_path) is None
     assert SourceExtent.load(recorded(tmp_path / "new", extent.as_json())) == extent
@@ -127,9 +128,9 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path):
     "text", ["", "[1, 2]", '{"sentences": 1}', '{"sentences": 0, "tokens": 5}', '{"sentences": true, "tokens": 5}',
              '{"sentences": 1, "tokens": 5.0}', '{"sentences": 1, "tokens": 5, "wordless": 1}',
              '{"sentences": 1, "tokens": 5, "scripts": [1]}',
-             '{"sentences": 1, "tokens": 5, "terms": 1}', '{"sentences": 1, "tokens": 5, "tagged": 1}', "[" * 100_000],
+             '{"sentences": 1, "tokens": 5, "tagged": 1}', "[" * 100_000],
 )  # fmt: skip
-def test_what_is_no_record_is_refused(tmp_path: Path, text: str):
+def test_source_extent_refuses_what_is_no_record(tmp_path: Path, text: str):
     folder = recorded(tmp_path / "model", text)
     with pytest.raises(DragomanError, match=r"extent\.json: not a record of sentences and tokens"):
         SourceExtent.load(folder)

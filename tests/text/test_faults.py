@@ -70,7 +70,7 @@ BAD: list[tuple[Fault, str, str]] = [
 
 
 @pytest.mark.parametrize(("source", "output"), GOOD)
-def test_a_good_translation_has_no_fault_in_either_direction(source: str, output: str):
+def test_good_translation_has_no_fault_in_either_direction(source: str, output: str):
     assert find_faults(source, output, scripts=scripts_of(output)) == ()
     assert find_faults(output, source, scripts=scripts_of(source)) == ()
 
@@ -121,7 +121,7 @@ def test_scripts_are_counted_by_letters():
 
 
 @given(st.text(max_size=60), st.text(max_size=60), st.booleans())
-def test_any_text_is_judged(source: str, output: str, finished: bool):
+def test_find_faults_judges_any_text(source: str, output: str, finished: bool):
     found = find_faults(source, output, finished=finished, scripts={"LATIN"})
     assert ("unfinished" in found) is not finished
     assert len(set(found)) == len(found)
@@ -131,7 +131,7 @@ def test_any_text_is_judged(source: str, output: str, finished: bool):
     st.text("abcdefghij ", min_size=5, max_size=30).filter(lambda unit: any(map(str.isalpha, unit))),
     st.integers(20, 40),
 )
-def test_whatever_comes_twenty_times_is_a_loop(unit: str, times: int):
+def test_loops_are_found_for_any_unit_twenty_times(unit: str, times: int):
     assert "loop" in find_faults(LONG, unit * times)
 
 

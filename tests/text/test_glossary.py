@@ -45,7 +45,7 @@ def targets(source: str, target: str, text: str, case="match") -> list[tuple[str
 # Reading.
 
 
-def test_a_file_is_read_line_by_line(tmp_path: Path):
+def test_file_is_read_line_by_line(tmp_path: Path):
     path = write(
         tmp_path,
         "# animals\n\ndog\tperro|perra\n  guide   dog \tperro guía\t\nPolish\tpolaco | polaca\texact\r\nC#\tC#\tany",
@@ -79,13 +79,13 @@ def test_a_file_is_read_line_by_line(tmp_path: Path):
         ("dog\tperro".encode("utf-16"), 1, "text in UTF-16: convert it"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, text: str | bytes, line: int, said: str):
+def test_wrong_glossary_lines_are_named(tmp_path: Path, text: str | bytes, line: int, said: str):
     path = write(tmp_path, text)
     with pytest.raises(DragomanError, match=rf"^{re.escape(str(path))}(:{line})?: .*{re.escape(said)}"):
         Glossary.read(path)
 
 
-def test_a_file_without_terms_is_refused_and_a_missing_one_named(tmp_path: Path):
+def test_file_without_terms_is_refused_and_a_missing_one_named(tmp_path: Path):
     for text in ("", "\n\n", "# only a comment\n", "\ufeff"):
         with pytest.raises(DragomanError, match="it has no terms"):
             Glossary.read(write(tmp_path, text))
@@ -95,7 +95,7 @@ def test_a_file_without_terms_is_refused_and_a_missing_one_named(tmp_path: Path)
 
 @settings(max_examples=200)
 @given(st.binary(max_size=60))
-def test_any_bytes_are_a_glossary_or_an_error(tmp_path_factory: pytest.TempPathFactory, data: bytes):
+def test_glossary_reads_any_bytes_or_raises(tmp_path_factory: pytest.TempPathFactory, data: bytes):
     path = write(tmp_path_factory.getbasetemp(), data)
     try:
         named = str(path) if Glossary.read(path).entries else ""
@@ -160,7 +160,7 @@ def test_composed_and_decomposed_text_is_the_same(tmp_path: Path, text: str, for
         ("IT", "any", ["IT", "it", "It"], []),
     ],
 )
-def test_the_case_rule_says_what_matches(source: str, case: str, matching: list[str], others: list[str]):
+def test_case_rule_says_what_matches(source: str, case: str, matching: list[str], others: list[str]):
     for text in matching + others:
         assert spans(single(source, case=case), f"x {text} y") == [text] * (text in matching)
 
@@ -223,7 +223,7 @@ def test_finding_equals_trying_every_term_at_every_place(phrases: list[list[str]
 
 @settings(max_examples=300)
 @given(st.text(max_size=40))
-def test_whatever_the_text_is_spans_are_in_order_and_inside_it(text: str):
+def test_glossary_spans_are_in_order_and_inside_any_text(text: str):
     glossary = Glossary([Entry(character, (character,)) for character in "aé개猫.\u0301 " if character.strip()])
     place = 0
     for one in glossary.find(text):
@@ -235,7 +235,7 @@ def test_whatever_the_text_is_spans_are_in_order_and_inside_it(text: str):
 
 @settings(max_examples=300)
 @given(st.text(min_size=1, max_size=8))
-def test_every_term_is_found_in_itself(source: str):
+def test_terms_are_found_in_themselves(source: str):
     """Whatever is in it, a tab, a line feed, | and surrogates apart."""
     source = " ".join(unicodedata.normalize("NFC", source).split())
     if source and not re.search("[\ud800-\udfff]", source):
@@ -271,7 +271,7 @@ def sequences(target: str, pieces: Tokenizer) -> Term:
     return term
 
 
-def test_each_target_is_taken_after_a_space_and_after_a_bracket(pieces: Tokenizer):
+def test_token_sequences_of_targets_after_a_space_and_a_bracket(pieces: Tokenizer):
     (term,) = token_sequences(ANIMALS.find("A dog"), pieces)
     shown = [[pieces.pieces[id] for id in sequence] for sequence in term]
     assert ["".join(sequence) for sequence in shown] == [
@@ -283,7 +283,7 @@ def test_each_target_is_taken_after_a_space_and_after_a_bracket(pieces: Tokenize
     "target", ["perro", "perro guía", "猫", "개", "C++", "naïve Ω", "10 %", "👩\u200d🚀", "e\u0301"]
 )
 @pytest.mark.parametrize("around", ["{} x", "x {} x", "x ({}) x", "x “{}”", "猫{}を"])
-def test_the_tokens_are_those_of_the_term_inside_a_sentence(pieces: Tokenizer, target: str, around: str):
+def test_tokens_are_those_of_the_term_inside_a_sentence(pieces: Tokenizer, target: str, around: str):
     """What is written with them reads as the term, at the beginning and inside."""
     spaced, bare = sequences(target, pieces)
     before, after = around.split("{}")
@@ -295,7 +295,7 @@ def test_the_tokens_are_those_of_the_term_inside_a_sentence(pieces: Tokenizer, t
 
 @pytest.mark.parametrize("around", ["{} ve", "ve {} ve", "ve ({}), ve", "ve “{}”", "{}, ve"])
 @pytest.mark.parametrize("target", ["perro", "perro guía", "gato"])
-def test_a_sentence_with_the_term_has_one_of_its_sequences(pieces: Tokenizer, target: str, around: str):
+def test_sentence_with_the_term_has_one_of_its_sequences(pieces: Tokenizer, target: str, around: str):
     ids = pieces.encode(around.format(target))
     runs = {tuple(ids[start:end]) for start in range(len(ids)) for end in range(start, len(ids) + 1)}
     assert runs & set(sequences(target, pieces))
@@ -313,7 +313,7 @@ def test_tokens_tell_where_words_begin_and_end(pieces: Tokenizer):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_model_that_never_heard_of_the_terms_says_them(pieces: Tokenizer, seed: int):
+def test_model_that_never_heard_of_the_terms_says_them(pieces: Tokenizer, seed: int):
     """From a text and a glossary to an output whose report has nothing missed; the control: without terms it has."""
     torch.manual_seed(seed)
     model = build(tiny_transformer(share="none"), len(pieces)).eval()
@@ -350,7 +350,7 @@ def checked(source: str, output: str, glossary: Glossary = ANIMALS) -> tuple[lis
         ("THE DOG", "el perro", [], ["DOG"]), ("nothing", "nada", [], []),
     ],
 )  # fmt: skip
-def test_a_report_says_what_is_there(source: str, output: str, met: list[str], missed: list[str]):
+def test_report_says_what_is_there(source: str, output: str, met: list[str], missed: list[str]):
     assert checked(source, output) == (met, missed)
 
 
@@ -366,7 +366,7 @@ def test_occurrences_of_one_term_do_not_overlap_and_those_of_two_may():
 
 @settings(max_examples=200)
 @given(st.lists(st.sampled_from(["a", "b", "a b", "b a a"]), max_size=4), st.text("ab ", max_size=12))
-def test_a_report_counts_as_many_as_fit_beside_each_other(wanted: list[str], output: str):
+def test_report_counts_as_many_as_fit_beside_each_other(wanted: list[str], output: str):
     found = [TermMatch(0, 1, Entry("x", (target,)), (target,)) for target in wanted]
     met = [one.targets[0] for one in check_terms(found, output).met]
     for target in set(wanted):

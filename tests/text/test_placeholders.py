@@ -153,7 +153,7 @@ def test_lost_and_invented_placeholders_are_counted():
 
 
 @pytest.mark.parametrize(("text", "plain"), PLAIN)
-def test_a_text_reads_well_without_its_placeholders(text: str, plain: str):
+def test_text_reads_well_without_its_placeholders(text: str, plain: str):
     assert remove(text)[0] == plain
 
 
@@ -182,7 +182,7 @@ def test_taken_out_and_put_back_is_the_same():
     assert changed > len(SAME) / 2  # the control: without offsets
 
 
-def test_the_worked_example_of_the_module_is_true():
+def test_worked_example_of_the_module_is_true():
     result = doctest.testmod(sys.modules[Removed.__module__])
     assert (result.failed, result.attempted) == (0, 5)
 
@@ -197,7 +197,7 @@ def test_placeholders_stand_by_the_words_that_they_stood_by(source: str, transla
 
 @settings(max_examples=400)
 @given(sources, translations, alignments, st.booleans())
-def test_whatever_the_translation_each_placeholder_is_there_once(
+def test_restore_puts_each_placeholder_once_into_any_translation(
     source: str, translation: str, alignment: list[tuple[int, int]] | None, numbers: bool
 ):
     plain, removed = remove(source, numbers)
@@ -259,7 +259,7 @@ def test_tags_that_were_well_nested_are_so_again(
     st.lists(st.sampled_from(["Wörter", "don't", "a-b", "1,000.5", "naïve", "e\u0301te\u0301", "서울"]), max_size=8),
     alignments,
 )
-def test_no_word_is_split(source: str, words: list[str], alignment: list[tuple[int, int]] | None):
+def test_restore_splits_no_word(source: str, words: list[str], alignment: list[tuple[int, int]] | None):
     plain, removed = remove(source)
     text = restore(" ".join(words), plain, removed, alignment)
     for placeholder in reversed(find(text)):
@@ -274,7 +274,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("units", [*([unit] for unit in HOSTILE), HOSTILE], ids=range(len(HOSTILE) + 1))
-def test_any_text_is_searched_in_linear_time(units: list[str]):
+def test_find_takes_linear_time_for_any_text(units: list[str]):
     def seconds(size: int) -> float:
         text = "".join(unit * (size // len(units) // len(unit)) for unit in units)
         # It looks for words beside what it found, too.

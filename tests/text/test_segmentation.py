@@ -82,7 +82,7 @@ def test_sentences_end_where_they_end(marked: str):
 @pytest.mark.parametrize(
     "inside", ["{# One. Two! #}", '<%= "One. Two?" %>', '<a title="One. Two.">', "`Run it. Then stop.`"]
 )
-def test_no_sentence_ends_inside_a_placeholder(inside: str):
+def test_sentences_never_end_inside_a_placeholder(inside: str):
     """The control is the same without what makes it one."""
     text = f"One of them. And {inside} two. {inside} Three."
     assert split_sentences(text) == ["One of them. ", f"And {inside} two. ", f"{inside} Three."]
@@ -95,7 +95,7 @@ def test_cutting_after_each_full_stop_is_not_enough():
     assert sum(found != marked.split("|") for found, marked in zip(cut, MARKED, strict=True)) > len(MARKED) / 2
 
 
-def test_in_doubt_two_sentences_stay_one():
+def test_sentences_stay_one_where_the_end_is_in_doubt():
     """Nothing is torn in texts of many kinds, and few ends are overlooked."""
     marked = [text for _, texts in sentences.MARKED.values() for text in texts]
     for text in marked:
@@ -156,7 +156,7 @@ def fewest(lengths: list[int], most: int) -> int:
         ("ab", 0, ["a", "b"]),  # a character that does not fit stays
     ],
 )
-def test_what_does_not_fit_is_cut_at_clauses_then_words_then_characters(text: str, length: int, expected: list[str]):
+def test_split_to_fit_cuts_at_clauses_then_words_then_characters(text: str, length: int, expected: list[str]):
     assert split_to_fit(text, at_most(length)) == expected
 
 

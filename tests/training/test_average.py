@@ -20,9 +20,10 @@ from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import new_folder, replace_link
 from dragoman.model import build
-from dragoman.model_folder import named_tensors, read_model, write_model
+from dragoman.model_folder import read_model, write_model
+from dragoman.model_folder.weights import named_tensors
+from dragoman.storage.writing import new_folder, replace_link
 from dragoman.training.average import average
 from dragoman.translation.translator import Translator
 
@@ -37,7 +38,7 @@ def write(
         for parameter in model.parameters():
             parameter.normal_() if fill is None else parameter.fill_(fill)
     with new_folder(folder) as draft:
-        write_model(draft, model, Tokenizers.of(tokenizer), f"# {folder.name}\n\nLearned from toys.\n")
+        write_model(draft, model, Tokenizers.from_tokenizer(tokenizer), f"# {folder.name}\n\nLearned from toys.\n")
     return folder
 
 
@@ -52,7 +53,7 @@ def exact_mean(tensors: Sequence[Tensor]) -> Tensor:
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
-def test_every_weight_is_the_exact_mean(tmp_path: Path, tokenizer: Tokenizer, count: int):
+def test_average_has_the_exact_mean_of_every_weight(tmp_path: Path, tokenizer: Tokenizer, count: int):
     folders = [write(tmp_path / f"model-{seed}", tokenizer, seed) for seed in range(count)]
     average(folders, tmp_path / "mean")
     found, given = read(tmp_path / "mean"), [read(folder) for folder in folders]
@@ -61,7 +62,7 @@ def test_every_weight_is_the_exact_mean(tmp_path: Path, tokenizer: Tokenizer, co
         assert any(not torch.equal(found[name], sum(one[name] for one in given) / count) for name in found)
 
 
-def test_the_order_does_not_matter(tmp_path: Path, tokenizer: Tokenizer):
+def test_average_does_not_depend_on_the_order_of_its_models(tmp_path: Path, tokenizer: Tokenizer):
     """Not even where sums depend on it: of these three, one order gives a third and another nothing."""
     assert (1e30 - 1e30) + 1.0 != (1e30 + 1.0) - 1e30
     folders = [write(tmp_path / str(fill), tokenizer, fill=fill) for fill in (1e30, -1e30, 1.0)]
@@ -72,7 +73,7 @@ def test_the_order_does_not_matter(tmp_path: Path, tokenizer: Tokenizer):
 
 @pytest.mark.parametrize("share", ["all", "none"])
 @pytest.mark.parametrize("config", [TINY, TINY_RECURRENT], ids=["transformer", "recurrent"])
-def test_shared_matrices_stay_shared(tmp_path: Path, tokenizer: Tokenizer, config: ModelConfig, share: str):
+def test_average_keeps_shared_matrices_shared(tmp_path: Path, tokenizer: Tokenizer, config: ModelConfig, share: str):
     config = dataclasses.replace(config, share=share)  # type: ignore[arg-type]
     folders = [write(tmp_path / str(seed), tokenizer, seed, config=config) for seed in range(2)]
     average(folders, tmp_path / "mean")
@@ -83,7 +84,7 @@ def test_shared_matrices_stay_shared(tmp_path: Path, tokenizer: Tokenizer, confi
     assert read(tmp_path / "mean").keys() == read(folders[0]).keys()
 
 
-def test_the_result_translates(tmp_path: Path, trained: Path, pairs: list[Pair]):
+def test_average_translates(tmp_path: Path, trained: Path, pairs: list[Pair]):
     """The mean of a model and its copy does as the model itself; with another one it does something else."""
     one, other = (trained / "best").resolve(), tmp_path / "other"
     model, (tokenizer, _) = read_model(one)
@@ -91,7 +92,7 @@ def test_the_result_translates(tmp_path: Path, trained: Path, pairs: list[Pair])
         for parameter in model.parameters():
             parameter.mul_(1.5)
     with new_folder(other) as draft:
-        write_model(draft, model, Tokenizers.of(tokenizer), "# other\n")
+        write_model(draft, model, Tokenizers.from_tokenizer(tokenizer), "# other\n")
     average([one, shutil.copytree(one, tmp_path / "copy")], tmp_path / "same")
     average([one, other], tmp_path / "mean")
     texts = [source for source, _ in pairs[:5]]
@@ -121,7 +122,7 @@ def refused(folders: Sequence[Path], out: Path, kind: type[DragomanError] = Drag
         (TINY_RECURRENT, "its kind is recurrent, not transformer"),
     ],
 )
-def test_models_that_differ_in_a_setting_are_refused_by_name(
+def test_average_refuses_models_that_differ_in_a_setting_by_name(
     tmp_path: Path, tokenizer: Tokenizer, config: ModelConfig, words: str
 ):
     folders = [write(tmp_path / "first", tokenizer), write(tmp_path / "second", tokenizer, config=config)]
@@ -131,7 +132,7 @@ def test_models_that_differ_in_a_setting_are_refused_by_name(
 
 
 @pytest.mark.parametrize("part", ["pieces", "merges"])
-def test_models_with_other_subwords_are_refused(tmp_path: Path, tokenizer: Tokenizer, part: str):
+def test_average_refuses_models_with_other_subwords(tmp_path: Path, tokenizer: Tokenizer, part: str):
     """As many, and all but two at the same index. Another dropout, which would be in the way too, is not the reason."""
     pieces, merges = list(tokenizer.pieces), list(tokenizer.merges)
     changed: list = pieces if part == "pieces" else merges
@@ -142,7 +143,7 @@ def test_models_with_other_subwords_are_refused(tmp_path: Path, tokenizer: Token
     assert "its tokenizer has other subwords" in refused(folders, tmp_path / "mean")
 
 
-def test_a_folder_named_twice_one_that_is_there_and_a_damaged_one_are_refused(tmp_path: Path, tokenizer: Tokenizer):
+def test_average_refuses_duplicate_existing_and_damaged_folders(tmp_path: Path, tokenizer: Tokenizer):
     folder, damaged = (write(tmp_path / name, tokenizer) for name in ("model", "damaged"))
     replace_link(tmp_path / "best", folder)  # by another name, it would still count twice
     assert "named twice" in refused([tmp_path / "best", folder], tmp_path / "mean", UsageError)
@@ -183,7 +184,7 @@ def weight(folder: str) -> float:
         ("run/best run --last 1", 4.5),
     ],
 )
-def test_a_run_stands_for_its_last_checkpoints(
+def test_average_takes_the_last_checkpoints_of_a_run(
     run: Path, capsys: pytest.CaptureFixture[str], arguments: str, mean: float
 ):
     assert main(["average", *arguments.split(), "--out", "out/mean"]) == 0
@@ -198,9 +199,7 @@ def test_a_run_stands_for_its_last_checkpoints(
     assert printed.err.count(": averaged\n") == of_run
 
 
-def test_checkpoints_that_are_much_worse_than_the_best_are_left_out_by_name(
-    run: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_average_leaves_out_much_worse_checkpoints_by_name(run: Path, capsys: pytest.CaptureFixture[str]):
     """Validations at 2, 4, 5 and 7: of step 3, and of step 6, the loss is that of the one before; 1 has none."""
     losses = {2: 2.5, 4: 2.06, 5: 2.04, 7: 2.0}
     rows = [{"event": "validation", "step": step, "loss": loss, "bleu": 31.24} for step, loss in losses.items()]
@@ -223,7 +222,7 @@ def test_checkpoints_that_are_much_worse_than_the_best_are_left_out_by_name(
     assert weight("named") == 4  # those that are named are averaged, whatever their loss
 
 
-def test_fewer_checkpoints_than_asked_for_are_reported_and_the_card_names_them(
+def test_average_reports_fewer_checkpoints_than_asked_for_and_its_card_names_them(
     run: Path, capsys: pytest.CaptureFixture[str]
 ):
     assert main(["average", "run", "--last", "20", "--out", "mean"]) == 0
@@ -244,7 +243,7 @@ def test_fewer_checkpoints_than_asked_for_are_reported_and_the_card_names_them(
         ("empty", 1, "empty: no checkpoints yet"),
     ],
 )
-def test_a_wrong_request_gets_one_clear_line(
+def test_plot_answers_a_wrong_request_in_one_clear_line(
     run: Path, capsys: pytest.CaptureFixture[str], arguments: str, code: int, words: str
 ):
     Path("empty/checkpoints").mkdir(parents=True)

@@ -42,7 +42,7 @@ from torch.distributed import DistStoreError, HashStore, Store
 from dragoman.config import RunConfig, read_toml
 from dragoman.data.batches import Batch, plan_batches
 from dragoman.data.dataset import Pairs
-from dragoman.training import loop, setup
+from dragoman.training import datasets, loop
 from dragoman.training.checkpoint import checkpoints
 from dragoman.training.learner import Learner
 from dragoman.training.rendezvous import meet
@@ -144,7 +144,7 @@ MANY = pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.slow)
 
 
 @MANY
-def test_any_number_of_ranks_gives_the_same_bits(ordered: Ordered, ranks: int):
+def test_ranks_of_any_number_give_the_same_bits(ordered: Ordered, ranks: int):
     assert state(ordered(ranks)) == state(ordered(1))
     ours, theirs = (events(ordered(number), "validation") for number in (ranks, 1))
     assert [event["loss"] for event in ours] == [event["loss"] for event in theirs]
@@ -152,7 +152,7 @@ def test_any_number_of_ranks_gives_the_same_bits(ordered: Ordered, ranks: int):
 
 
 @MANY
-def test_any_number_of_ranks_sees_the_same_batches(ordered: Ordered, ranks: int):
+def test_ranks_of_any_number_see_the_same_batches(ordered: Ordered, ranks: int):
     seen = {
         (number, rank): ordered(number).with_suffix(f".{rank}").read_text()
         for number in (1, ranks)
@@ -173,7 +173,7 @@ def unordered(tmp_path_factory: pytest.TempPathFactory, corpus: Corpus) -> dict[
     return found
 
 
-def test_without_the_fixed_order_the_bits_differ_and_nothing_else(ordered: Ordered, unordered: dict[int, Path]):
+def test_ranks_without_fixed_order_differ_in_the_last_bits_alone(ordered: Ordered, unordered: dict[int, Path]):
     """The control: sums in another order, over the same batches, end elsewhere in their last bits."""
     assert state(unordered[2]) != state(unordered[1])
     torch.testing.assert_close(weights(unordered[2]), weights(unordered[1]), rtol=1e-3, atol=1e-4)
@@ -182,7 +182,7 @@ def test_without_the_fixed_order_the_bits_differ_and_nothing_else(ordered: Order
     assert len(batches) == 1
 
 
-def test_a_run_goes_on_with_any_number_of_ranks(corpus: Corpus, tmp_path: Path, ordered: Ordered):
+def test_run_goes_on_with_any_number_of_ranks(corpus: Corpus, tmp_path: Path, ordered: Ordered):
     out = tmp_path / "run"
     for ranks, steps in ((2, 3), (1, 6), (2, 8)):
         trained(config_of(corpus, out, deterministic=True, max_steps=steps), ranks)
@@ -190,7 +190,7 @@ def test_a_run_goes_on_with_any_number_of_ranks(corpus: Corpus, tmp_path: Path, 
 
 
 @pytest.mark.parametrize(("ranks", "deterministic", "parts"), [((2, 1), False, 2), ((1,), True, 4)])
-def test_a_run_keeps_the_parts_it_began_with(
+def test_run_keeps_the_parts_it_began_with(
     corpus: Corpus, tmp_path: Path, ranks: tuple[int, ...], deterministic: bool, parts: int
 ):
     """Left open, there is one for each process, in a fixed order at least four; they decide dropout, so they stay."""
@@ -200,7 +200,7 @@ def test_a_run_keeps_the_parts_it_began_with(
         assert read_toml(tmp_path / "run" / "config.toml")["training"]["micro_batches"] == parts
 
 
-def test_the_first_rank_alone_writes_and_speaks(unordered: dict[int, Path]):
+def test_first_rank_alone_writes_and_speaks(unordered: dict[int, Path]):
     out = unordered[2]
     first, second = (out.with_suffix(f".{rank}.log").read_text() for rank in (0, 1))
     assert "finished: all 8 steps done" in first
@@ -221,7 +221,7 @@ SLOW = pytest.mark.slow
     [pytest.param(True, True, marks=SLOW), pytest.param(True, False, marks=SLOW), (False, True)],
     ids=["sharded", "whole again", "sharded later"],
 )
-def test_a_sharded_run_is_the_run_up_to_rounding(
+def test_sharded_run_is_the_run_up_to_rounding(
     corpus: Corpus, tmp_path: Path, unordered: dict[int, Path], first: bool, then: bool
 ):
     """From its start, or before or after a checkpoint: it serves whole and sharded runs."""
@@ -261,7 +261,7 @@ def hours_ahead(on_rank: int) -> None:
     ],
     ids=["time is not over", "time is over", "save at each step"],
 )
-def test_the_clock_of_the_first_rank_decides_for_all(
+def test_clock_of_the_first_rank_decides_for_all(
     corpus: Corpus, tmp_path: Path, kind: dict[str, Any], ahead: int, clock: dict[str, Any], saved: int
 ):
     few = {"max_steps": 3, "validate_every": 100, **clock, **kind}
@@ -272,7 +272,7 @@ def test_the_clock_of_the_first_rank_decides_for_all(
 # What is skipped, on all ranks together.
 
 
-def test_a_fault_on_one_rank_skips_the_batch_on_all_and_names_its_pairs(
+def test_fault_of_a_rank_skips_the_batch_and_names_its_pairs(
     corpus: Corpus, tmp_path: Path, unordered: dict[int, Path]
 ):
     """As if that batch had not been there: one whose loss is no number, and one that does not fit."""
@@ -303,7 +303,7 @@ def test_a_fault_on_one_rank_skips_the_batch_on_all_and_names_its_pairs(
         pytest.param(no_memory, "raise training.micro_batches above 4", id="memory"),
     ],
 )
-def test_ten_faults_in_a_row_end_the_run_with_advice_and_keep_its_checkpoint(
+def test_faults_in_a_row_end_the_run_with_advice_and_checkpoint(
     corpus: Corpus, tmp_path: Path, with_: Spoil, advice: str
 ):
     out = tmp_path / "run"
@@ -321,14 +321,14 @@ def test_ten_faults_in_a_row_end_the_run_with_advice_and_keep_its_checkpoint(
     trained(config_of(corpus, out, max_steps=2), 1)
 
 
-def test_nine_batches_without_a_number_do_not_end_the_run(corpus: Corpus, tmp_path: Path):
+def test_faults_fewer_than_ten_do_not_end_the_run(corpus: Corpus, tmp_path: Path):
     fault = partial(spoil, nan, 1, set(range(4, 4 + 2 * 9)))
     said = trained(config_of(corpus, tmp_path / "run", max_steps=2, validate_every=2), 2, fault)
     assert said.count("skipped batch") == 9
     assert progress(tmp_path / "run")["skipped"] == 0
 
 
-def test_a_batch_that_never_fits_is_reported_before_the_first_step(corpus: Corpus, tmp_path: Path):
+def test_batch_that_never_fits_is_reported_before_the_first_step(corpus: Corpus, tmp_path: Path):
     said = trained(config_of(corpus, tmp_path / "run"), 2, partial(spoil, no_memory, 1, {0}), code=1)
     assert said.count("a batch of 400 tokens does not fit in memory") == 2
     assert said.count("choose a smaller training.batch_tokens, or raise training.micro_batches above 4") == 2
@@ -423,7 +423,7 @@ def test_sigterm_to_a_rank_that_prepares_ends_both(corpus: Corpus, tmp_path: Pat
         pytest.param(SETUP, "newest_checkpoint", 1, 1, marks=pytest.mark.slow),
     ],
 )
-def test_a_rank_that_is_killed_ends_the_others_at_once(
+def test_rank_that_is_killed_ends_the_others_at_once(
     corpus: Corpus, tmp_path: Path, owner: str, name: str, call: int, lost: int
 ):
     file = settings_file(config_of(corpus, tmp_path / "run"))
@@ -441,7 +441,7 @@ def test_a_rank_that_is_killed_ends_the_others_at_once(
     ("owner", "name", "call"),
     [pytest.param(LEARNER, "update", 3, marks=pytest.mark.slow), (VALIDATION, "translate_all", 1)],
 )
-def test_a_rank_that_hangs_is_an_error_and_not_a_wait(corpus: Corpus, tmp_path: Path, owner: str, name: str, call: int):
+def test_rank_that_hangs_is_an_error_and_not_a_wait(corpus: Corpus, tmp_path: Path, owner: str, name: str, call: int):
     out = tmp_path / "run"
     fault = partial(signal_before, owner, name, call, signal.SIGSTOP, (1,))
     few = {"save_every": 1, "validate_every": 2, "max_steps": 3}
@@ -476,17 +476,17 @@ def is_stopped(_: float) -> None:
 
 def first_while_preparing(does: Callable[[float], None], seconds: float) -> None:
     """A fault: before the first rank tokenises, it does that."""
-    tokenise = setup.tokenise
+    tokenise = datasets.tokenise
 
     def wrapped(*arguments: Any) -> Any:
         does(seconds)
         return tokenise(*arguments)
 
-    setup.tokenise = wrapped
+    datasets.tokenise = wrapped
 
 
 @pytest.mark.parametrize("does", [is_stopped, pytest.param(waits, marks=pytest.mark.slow)])
-def test_a_first_rank_that_hangs_while_it_prepares_is_an_error(
+def test_first_rank_that_hangs_while_it_prepares_is_an_error(
     corpus: Corpus, tmp_path: Path, does: Callable[[float], None]
 ):
     config = config_of(corpus, tmp_path / "run", rank_timeout=TIMEOUT / 60)
@@ -500,12 +500,12 @@ def test_a_first_rank_that_hangs_while_it_prepares_is_an_error(
 
 
 @pytest.mark.slow
-def test_a_first_rank_that_prepares_for_long_is_waited_for(corpus: Corpus, tmp_path: Path):
+def test_first_rank_that_prepares_for_long_is_waited_for(corpus: Corpus, tmp_path: Path):
     config = config_of(corpus, tmp_path / "run", max_steps=2, rank_timeout=TIMEOUT / 60)
     trained(config, 2, partial(first_while_preparing, works, 1.5 * TIMEOUT))
 
 
-def test_a_second_run_into_the_same_folder_ends_all_its_ranks(corpus: Corpus, tmp_path: Path):
+def test_second_run_into_the_same_folder_ends_all_its_ranks(corpus: Corpus, tmp_path: Path):
     out = tmp_path / "run"
     file = settings_file(config_of(corpus, out))
     halted = partial(signal_before, LEARNER, "update", 3, signal.SIGSTOP)
@@ -546,7 +546,7 @@ def test_ranks_meet_whatever_their_agents_count(corpus: Corpus, tmp_path: Path):
     trained(config_of(corpus, tmp_path / "run", max_steps=1, rank_timeout=TIMEOUT / 60), 2, count_restarts_alone)
 
 
-def test_a_meeting_is_one_of_those_who_are_there(tmp_path: Path):
+def test_meeting_is_one_of_those_who_are_there(tmp_path: Path):
     """Not of those who were there before and left their names in the store."""
     store = HashStore()
 
@@ -596,7 +596,7 @@ def test_torchrun_starts_again_after_a_kill_and_the_result_is_the_same(
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("lost", ["worker", "agent"])
-def test_two_agents_go_on_after_a_loss_and_the_result_is_the_same(corpus: Corpus, tmp_path: Path, lost: str, seed: int):
+def test_agents_go_on_after_a_loss_with_the_same_result(corpus: Corpus, tmp_path: Path, lost: str, seed: int):
     """As on two machines: a worker is killed, or an agent with its worker, which a new agent replaces."""
     out, often = tmp_path / "run", {"max_steps": 24, "save_every": 1, "validate_every": 24, "keep": 100}
     trained(config_of(corpus, tmp_path / "whole", **often), 2)
@@ -632,7 +632,7 @@ def test_two_agents_go_on_after_a_loss_and_the_result_is_the_same(corpus: Corpus
 
 
 @pytest.mark.slow
-def test_a_second_sigterm_ends_a_process_that_waits_for_another_one(corpus: Corpus, tmp_path: Path):
+def test_second_sigterm_ends_a_process_that_waits_for_another_one(corpus: Corpus, tmp_path: Path):
     config = config_of(corpus, tmp_path / "run", rank_timeout=1.0)
     halted = partial(signal_before, LEARNER, "update", 3, signal.SIGSTOP, (1,))
     first, other = train(settings_file(config), tmp_path / "log", 2, [halted])

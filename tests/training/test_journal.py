@@ -73,7 +73,7 @@ def line_of(run: Path, clock: Clock, start: float = 0.0, first: int = 1, **more:
     return text.getvalue()
 
 
-def test_a_line_has_all_there_is_to_know(tmp_path: Path, clock: Clock):
+def test_journal_line_has_all_figures(tmp_path: Path, clock: Clock):
     line = line_of(tmp_path / "run", clock, total_steps=100, steps_to_validation=30)
     for figure in (
         *("epoch 3, step 2 of 100", "loss 2.000", "rate 5.00e-04", "gradient 0.25"),
@@ -91,16 +91,16 @@ def test_a_line_has_all_there_is_to_know(tmp_path: Path, clock: Clock):
         (0.5, 51, None, "end in 8 min 00 s"),  # judged by the speed of this session: 2 % took 20 s
     ],
 )
-def test_the_time_left(tmp_path: Path, clock: Clock, start: float, first: int, validation: int | None, left: str):
+def test_time_left(tmp_path: Path, clock: Clock, start: float, first: int, validation: int | None, left: str):
     assert left in line_of(tmp_path / "run", clock, start, first, steps_to_validation=validation)
 
 
-def test_the_next_validation_comes_by_steps_or_by_the_clock(tmp_path: Path, clock: Clock):
+def test_journal_tells_the_next_validation_by_steps_or_by_the_clock(tmp_path: Path, clock: Clock):
     for seconds, left in ((45.0, "validation in 45 s"), (-1.0, "validation in 0 s"), (1e3, "validation in 5 min 00 s")):
         assert left in line_of(tmp_path / f"{seconds}", clock, steps_to_validation=30, seconds_to_validation=seconds)
 
 
-def test_there_is_one_line_per_interval(tmp_path: Path, clock: Clock):
+def test_journal_logs_one_line_per_interval(tmp_path: Path, clock: Clock):
     target, text = console()
     with Journal(tmp_path / "run", target) as journal:
         take_steps(journal, clock, 80, SECONDS_BETWEEN_LINES / 4)
@@ -110,7 +110,7 @@ def test_there_is_one_line_per_interval(tmp_path: Path, clock: Clock):
 # A terminal.
 
 
-def test_a_terminal_shows_the_same_figures_in_place(tmp_path: Path, clock: Clock):
+def test_terminal_shows_the_same_figures_in_place(tmp_path: Path, clock: Clock):
     target, text = console(terminal=True)
     with Journal(tmp_path / "run", target) as journal:
         journal.best_so_far = "best BLEU 23.1 at step 1,200"
@@ -127,7 +127,7 @@ def test_a_terminal_shows_the_same_figures_in_place(tmp_path: Path, clock: Clock
 
 @pytest.mark.parametrize("terminal", [False, True])
 @pytest.mark.parametrize(("quiet", "active"), [(False, True), (True, True), (False, False)])
-def test_a_quiet_journal_prints_nothing_and_an_inactive_one_leaves_no_trace(
+def test_quiet_journal_prints_nothing_and_an_inactive_one_leaves_no_trace(
     tmp_path: Path, clock: Clock, terminal: bool, quiet: bool, active: bool
 ):
     """All ranks but the first have an inactive journal."""
@@ -149,7 +149,7 @@ def test_a_quiet_journal_prints_nothing_and_an_inactive_one_leaves_no_trace(
 # metrics.jsonl.
 
 
-def test_a_row_has_the_means_since_the_last_one(tmp_path: Path, clock: Clock):
+def test_metrics_row_has_the_means_since_the_last_one(tmp_path: Path, clock: Clock):
     with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
         take_steps(journal, clock, CURVE_EVERY, 2.0)
         with journal.pause():
@@ -164,7 +164,7 @@ def test_a_row_has_the_means_since_the_last_one(tmp_path: Path, clock: Clock):
     assert first["memory"] > 0
 
 
-def test_a_row_is_not_the_mean_of_a_few_steps(tmp_path: Path, clock: Clock):
+def test_metrics_row_is_not_the_mean_of_a_few_steps(tmp_path: Path, clock: Clock):
     """Where a validation, a stop or the end comes soon after a row, its steps are in the next one."""
     with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
         for first, last in ((1, 3), (4, 5), (6, 12), (13, 53), (54, 76), (77, 98), (99, 130)):
@@ -176,7 +176,7 @@ def test_a_row_is_not_the_mean_of_a_few_steps(tmp_path: Path, clock: Clock):
 @pytest.mark.parametrize(
     ("stopped", "rows"), [(48, [48, 100]), (74, [50, 100]), (75, [50, 75, 100]), (60, [50, 100]), (3, [3, 50, 100])]
 )
-def test_the_rows_of_a_run_that_was_stopped(tmp_path: Path, clock: Clock, stopped: int, rows: list[int]):
+def test_metrics_rows_of_a_stopped_run(tmp_path: Path, clock: Clock, stopped: int, rows: list[int]):
     for first, last in ((1, stopped), (stopped + 1, 120)):
         with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
             take_steps(journal, clock, last - first + 1, 2.0, first)
@@ -186,7 +186,7 @@ def test_the_rows_of_a_run_that_was_stopped(tmp_path: Path, clock: Clock, stoppe
 
 @pytest.mark.parametrize(("paused", "speed"), [(True, 100.0), (False, 25.0)])
 @pytest.mark.parametrize("flushed", [False, True])
-def test_a_pause_takes_no_time(tmp_path: Path, clock: Clock, flushed: bool, paused: bool, speed: float):
+def test_journal_pause_takes_no_time(tmp_path: Path, clock: Clock, flushed: bool, paused: bool, speed: float):
     """A step of 10 s, a minute of validating and saving, a step of 10 s. The control counts that minute."""
     with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
         journal.start_clock(0.0)
@@ -203,7 +203,7 @@ def test_a_pause_takes_no_time(tmp_path: Path, clock: Clock, flushed: bool, paus
     assert rows[-1]["tokens_per_second"] == speed
 
 
-def test_time_and_tokens_add_up_over_sessions(tmp_path: Path, clock: Clock):
+def test_metrics_time_and_tokens_add_up_over_sessions(tmp_path: Path, clock: Clock):
     """A pause of a day between them counts for nothing."""
     with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
         journal.start_clock(0.0)
@@ -216,7 +216,7 @@ def test_time_and_tokens_add_up_over_sessions(tmp_path: Path, clock: Clock):
     assert (last["seconds"], last["target_tokens"]) == (4.0 * CURVE_EVERY, 2000 * CURVE_EVERY)
 
 
-def test_a_resumed_run_has_rows_at_the_same_steps(tmp_path: Path, clock: Clock):
+def test_resumed_run_has_rows_at_the_same_steps(tmp_path: Path, clock: Clock):
     """Interrupted after 23 steps that no row has: the first row covers those since, as its speed shows."""
     with Journal(tmp_path / "run", console()[0], quiet=True) as journal:
         take_steps(journal, clock, CURVE_EVERY + 23, 2.0)
@@ -227,14 +227,14 @@ def test_a_resumed_run_has_rows_at_the_same_steps(tmp_path: Path, clock: Clock):
     assert [row["tokens_per_second"] for row in rows] == [500.0, 250.0, 250.0]
 
 
-def test_a_run_that_says_nothing_leaves_no_folder(tmp_path: Path):
+def test_journal_that_says_nothing_leaves_no_folder(tmp_path: Path):
     with Journal(tmp_path / "run", console()[0], tensorboard=True):
         pass
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("before", "after"), [('a\n{"eve', 'a\n{"eve\nb\n'), ("a\n", "a\nb\n"), ("", "b\n")])
-def test_after_a_torn_line_a_new_one_begins(tmp_path: Path, before: str, after: str):
+def test_journal_begins_a_new_line_after_a_torn_one(tmp_path: Path, before: str, after: str):
     (tmp_path / "metrics.jsonl").write_text(before)
     with Journal(tmp_path, console()[0]) as journal:
         journal.write("metrics.jsonl", "b")
@@ -281,7 +281,9 @@ def test_tensorboard_hides_what_is_done_again(tmp_path: Path):
     assert begins == [100, 200]
 
 
-def test_a_missing_package_is_told_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_tensorboard_without_its_package_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     Journal(tmp_path / "run", console()[0])
     with pytest.raises(UsageError, match=re.escape("pip install 'dragoman[tensorboard]'")):
@@ -290,6 +292,6 @@ def test_a_missing_package_is_told_before_anything_is_written(tmp_path: Path, mo
 
 
 @pytest.mark.skipif(not STATEMENT.exists(), reason="needs a system that says how much memory a process holds")
-def test_memory_is_in_bytes():
+def test_peak_memory_is_in_bytes():
     """At least what is held now; the system counts pages of 4 KiB, and loosely."""
     assert 0.9 * 4096 * int(STATEMENT.read_text().split()[1]) < peak_memory() < 1e12

@@ -48,7 +48,7 @@ def learner(model: ModelConfig = TINY, dtype: torch.dtype = torch.float32, **set
 def parts_of(ids: Ids, count: int = 1) -> tuple[list[Batch | None], int]:
     """A batch in so many parts, and its target tokens."""
     rows = [[ids[i] for i in part] for part in split_batch(np.arange(len(ids)), count)]
-    parts = [Batch.of(*zip(*part, strict=True)) if part else None for part in rows]
+    parts = [Batch.from_pairs(*zip(*part, strict=True)) if part else None for part in rows]
     return parts, sum(part.tokens for part in parts if part)
 
 
@@ -81,7 +81,7 @@ def same(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> bool:
 
 
 @pytest.mark.parametrize("model", [STILL, replace(TINY_RECURRENT, dropout=0.0)], ids=["transformer", "recurrent"])
-def test_the_gradient_is_that_of_the_mean_loss_over_target_tokens(ids: Ids, model: ModelConfig):
+def test_gradient_is_that_of_the_mean_loss_over_target_tokens(ids: Ids, model: ModelConfig):
     found, outcome = gradient(one := learner(model, torch.float64, label_smoothing=0.1), ids)
     (batch,), tokens = parts_of(ids)
     logits = one.model(batch.source, batch.target)[batch.real]
@@ -122,7 +122,7 @@ def test_gradients_that_are_handed_over_are_those_that_are_added_to_zeros(ids: I
     assert torch.equal(gradient(alone, ids, count)[0], found)
 
 
-def test_the_mean_of_the_means_of_parts_is_something_else(ids: Ids):
+def test_gradient_is_not_that_of_the_mean_of_means_control(ids: Ids):
     """The control for the test above."""
     one, count = learner(STILL, torch.float64), 3
     whole, _ = gradient(one, ids)
@@ -130,7 +130,7 @@ def test_the_mean_of_the_means_of_parts_is_something_else(ids: Ids):
     assert gap(means, whole) > 1e-5
 
 
-def test_dropout_depends_on_the_numbers_and_on_the_part_and_on_nothing_else(ids: Ids):
+def test_dropout_depends_on_seed_and_part_alone(ids: Ids):
     one = learner()
     first, _ = gradient(one, ids, 3)
     torch.manual_seed(99)
@@ -144,7 +144,7 @@ def test_dropout_depends_on_the_numbers_and_on_the_part_and_on_nothing_else(ids:
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
-def test_layers_computed_twice_have_the_same_gradient(ids: Ids, norm_first: bool):
+def test_checkpointed_activations_give_the_same_gradient(ids: Ids, norm_first: bool):
     """Bit for bit, dropout included."""
     model = replace(TINY, encoder_layers=2, decoder_layers=2, norm_first=norm_first)
     plain, twice = (learner(model, checkpoint_activations=again) for again in (False, True))
@@ -169,7 +169,7 @@ def test_layers_computed_twice_have_the_same_gradient(ids: Ids, norm_first: bool
 # The step.
 
 
-def test_a_step_changes_every_parameter(ids: Ids):
+def test_step_changes_every_parameter(ids: Ids):
     one = learner(replace(TINY, share="none", output_bias=True))
     before = {name: parameter.detach().clone() for name, parameter in one.model.named_parameters()}
     steps(one, ids, range(1))
@@ -185,7 +185,7 @@ def moved_by(one: Learner, ids: Ids, count: int = 1) -> tuple[Tensor, float]:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_gradient_longer_than_the_limit_is_shortened_to_it_however_the_batch_is_cut(ids: Ids, count: int):
+def test_gradient_is_clipped_to_the_limit_however_the_batch_is_cut(ids: Ids, count: int):
     """A limit on each part would take away more."""
     (clipped, norm), (whole, same_norm) = (moved_by(learner(STILL, clip=clip), ids, count) for clip in (0.01, 0.0))
     assert norm == same_norm == gradient(learner(STILL), ids, count)[1].norm > 0.01
@@ -206,7 +206,7 @@ def test_weights_decay_and_vectors_do_not(share: str):
     assert any(parameter.dim() == 1 and parameter.any() for parameter in one.model.parameters())
 
 
-def test_the_average_is_that_of_the_weights_after_each_step(ids: Ids):
+def test_average_is_that_of_the_weights_after_each_step(ids: Ids):
     """Of t steps the average keeps t / (10 + t), until that is what was asked for: 0.2 from the third step on."""
     one = learner(ema=0.2)
     expected = flat(one.model)
@@ -225,7 +225,7 @@ def test_the_average_is_that_of_the_weights_after_each_step(ids: Ids):
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_half_the_bits_learn_about_the_same(ids: Ids, precision: str):
+def test_half_precision_learns_about_the_same(ids: Ids, precision: str):
     model = replace(TINY, dropout=0.0)  # which draws for rows that are no tokens, too
     exact, rounded = learner(model), learner(model, precision=precision)
     one, other = (gradient(each, ids) for each in (exact, rounded))
@@ -237,7 +237,7 @@ def test_half_the_bits_learn_about_the_same(ids: Ids, precision: str):
     assert losses[1] == pytest.approx(losses[0], rel=0.02)
 
 
-def test_a_scaled_loss_is_the_same_step(ids: Ids):
+def test_loss_scale_does_not_change_the_step(ids: Ids):
     """float16 alone scales; here its scale meets numbers that need none, and a power of two changes no bits."""
     moved, norms = [], []
     for scale, scaled_back in ((1.0, True), (2.0**10, True), (2.0**10, False)):
@@ -254,7 +254,7 @@ def test_a_scaled_loss_is_the_same_step(ids: Ids):
     assert learner(precision="bfloat16").loss_scale.value == learner().loss_scale.value == 1.0
 
 
-def test_a_scale_that_is_too_large_is_halved_and_the_step_left_out(ids: Ids):
+def test_loss_scale_too_large_is_halved_and_the_step_skipped(ids: Ids):
     one = learner(precision="float16")
     assert one.loss_scale.value == 2.0**14
     steps(one, ids, range(1))
@@ -268,7 +268,7 @@ def test_a_scale_that_is_too_large_is_halved_and_the_step_left_out(ids: Ids):
     assert same(everything(one), before)
 
 
-def test_a_scale_that_was_right_for_long_is_doubled_up_to_a_limit(ids: Ids):
+def test_loss_scale_right_for_long_is_doubled_up_to_a_limit(ids: Ids):
     one, scales = learner(precision="float16"), []
     one.loss_scale = LossScale(active=True, largest=2.0**15, double_after=2)
     for number in range(6):
@@ -324,9 +324,7 @@ FAULTS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
 }
 
 
-def test_after_a_lack_of_memory_what_was_computed_is_free_before_the_next_step(
-    ids: Ids, monkeypatch: pytest.MonkeyPatch
-):
+def test_lack_of_memory_frees_results_before_the_next_step(ids: Ids, monkeypatch: pytest.MonkeyPatch):
     """The control: before the error it is held."""
     one, held, alive = learner(), [], []
 
@@ -352,7 +350,7 @@ SETTINGS: dict[str, dict[str, Any]] = {"plain": {}, "ordered": {"deterministic":
         for column, kind in enumerate(SETTINGS)
     ],
 )
-def test_what_is_no_number_or_does_not_fit_leaves_everything_as_it_was(ids: Ids, name: str, kind: str):
+def test_infinite_loss_or_lack_of_memory_changes_nothing(ids: Ids, name: str, kind: str):
     with_, why = FAULTS[name]
     one, other = learner(**SETTINGS[kind]), learner(**SETTINGS[kind])
     for each in (one, other):
@@ -369,7 +367,7 @@ def test_what_is_no_number_or_does_not_fit_leaves_everything_as_it_was(ids: Ids,
     assert not same(everything(one), before)
 
 
-def test_an_error_that_is_not_of_memory_is_not_hidden(ids: Ids):
+def test_error_that_is_not_of_memory_is_not_hidden(ids: Ids):
     def fails(loss: Tensor) -> Tensor:
         raise RuntimeError("shapes do not fit")
 
@@ -379,7 +377,7 @@ def test_an_error_that_is_not_of_memory_is_not_hidden(ids: Ids):
         steps(one, ids, range(1))
 
 
-def test_what_pytorch_says_where_memory_is_short_is_understood():
+def test_out_of_memory_errors_of_pytorch_are_understood():
     with pytest.raises(RuntimeError) as error:
         torch.empty(2**50)
     assert is_out_of_memory(error.value)
@@ -397,7 +395,7 @@ def test_what_pytorch_says_where_memory_is_short_is_understood():
     ids=["plain", "ema", "float16", "bfloat16"],
 )
 @pytest.mark.parametrize("model", [TINY, TINY_RECURRENT], ids=["transformer", "recurrent"])
-def test_a_learner_loaded_is_the_learner_that_went_on(ids: Ids, model: ModelConfig, settings: dict[str, Any]):
+def test_learner_loaded_is_the_learner_that_went_on(ids: Ids, model: ModelConfig, settings: dict[str, Any]):
     if (model, settings.get("precision")) == (TINY_RECURRENT, "float16"):
         with pytest.raises(UsageError, match="float16 recurrent layers for CPUs"):
             learner(model, **settings)
@@ -414,7 +412,7 @@ def test_a_learner_loaded_is_the_learner_that_went_on(ids: Ids, model: ModelConf
 
 
 @pytest.mark.parametrize("key", ["step", "exp_avg", "exp_avg_sq", "weights"])
-def test_a_learner_loaded_without_all_of_its_state_is_another(ids: Ids, key: str):
+def test_learner_loaded_without_all_of_its_state_is_another(ids: Ids, key: str):
     """The control for the test above."""
     one, other = (learner(ema=0.9) for _ in range(2))
     steps(one, ids, range(3))
@@ -428,7 +426,7 @@ def test_a_learner_loaded_without_all_of_its_state_is_another(ids: Ids, key: str
     assert not same(everything(one), everything(other))
 
 
-def test_a_state_of_another_model_is_refused():
+def test_learner_refuses_the_state_of_another_model():
     state = learner().state()
     with pytest.raises(RuntimeError, match="size"):
         learner().load(build(replace(TINY, d_model=18), WORDS), state)

@@ -9,11 +9,11 @@ from conftest import tiny_transformer
 
 from dragoman.config import TrainingConfig
 from dragoman.data.batches import Batch, Ids
-from dragoman.lab.tasks import exact_share
 from dragoman.model import Model, build
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.learner import Learner
 from dragoman.training.optimizer import paper_rate
+from dragoman_lab.tasks import exact_share
 
 SYMBOLS, LONGEST = 16, 6
 STEPS = 2000  # a quarter is enough
@@ -38,7 +38,7 @@ def learn(task: Callable[[Ids], Ids], good_enough: float, seed: int) -> tuple[Mo
     while reached < good_enough and step < STEPS:
         step += 1
         ids = sentences(64, seed=STEPS * seed + step)
-        batch = Batch.of(ids, [task(each) for each in ids])
+        batch = Batch.from_pairs(ids, [task(each) for each in ids])
         learner.update([batch], batch.tokens, paper_rate(step, CONFIG.d_model, 200), (seed, step))
         if step % 50 == 0:
             reached = exact(model, task)
@@ -54,7 +54,7 @@ def exact(model: Model, task: Callable[[Ids], Ids]) -> float:
     ("seed", "share"), [(1, 0.9), *(pytest.param(n, 0.99, marks=pytest.mark.slow) for n in (1, 2, 3))]
 )
 @pytest.mark.parametrize("name", ["copy", pytest.param("reverse", marks=pytest.mark.slow)])
-def test_it_learns_to_copy_and_to_reverse_in_few_steps(name: str, seed: int, share: float):
+def test_model_learns_to_copy_and_to_reverse_in_few_steps(name: str, seed: int, share: float):
     began = time.process_time()
     model, reached = learn(TASKS[name], share, seed)
     assert reached >= share

@@ -41,7 +41,7 @@ def gradients(loss: Tensor, given: Given) -> list[Tensor]:
 
 @settings(max_examples=40)
 @given(st.integers(1, 8), st.integers(1, 6), st.integers(2, 9), st.booleans(), st.floats(0, 0.9), st.integers(0, 99))
-def test_the_loss_equals_that_of_pytorch(tokens, size, words, with_bias, smoothing, seed):
+def test_loss_equals_that_of_pytorch(tokens, size, words, with_bias, smoothing, seed):
     torch.manual_seed(seed)
     given = some(tokens, size, words, with_bias)
     assert gap(output_loss(*given, smoothing), reference(given, smoothing)) <= 1e-12
@@ -50,7 +50,7 @@ def test_the_loss_equals_that_of_pytorch(tokens, size, words, with_bias, smoothi
 
 @BIASES
 @SMOOTHINGS
-def test_the_gradients_equal_those_of_pytorch(smoothing, with_bias):
+def test_loss_gradients_equal_those_of_pytorch(smoothing, with_bias):
     given = some(with_bias=with_bias)
     ours, theirs, others = (
         gradients(3 * loss, given)
@@ -63,7 +63,7 @@ def test_the_gradients_equal_those_of_pytorch(smoothing, with_bias):
 
 @pytest.mark.parametrize(("rows", "rows_of_piece"), [(1, 1), (2, 1), (4, 3), (7, 2), (100, 100)])
 @BIASES
-def test_the_size_of_blocks_and_pieces_changes_nothing(monkeypatch, rows, rows_of_piece, with_bias):
+def test_loss_does_not_depend_on_the_size_of_blocks_and_pieces(monkeypatch, rows, rows_of_piece, with_bias):
     given = some(tokens=7, with_bias=with_bias)
     whole, other = output_loss(*given, 0.1), some(tokens=7)[0]
     monkeypatch.setitem(module.BLOCK, "cpu", 5 * rows)
@@ -75,7 +75,7 @@ def test_the_size_of_blocks_and_pieces_changes_nothing(monkeypatch, rows, rows_o
     assert gap(output_loss(other, *given[1:], 0.1), whole) > 1e-3
 
 
-def test_no_more_logits_exist_than_allowed(monkeypatch):
+def test_loss_keeps_no_more_logits_than_allowed(monkeypatch):
     made = []
     inner = module.softmax_loss
     monkeypatch.setattr(module, "softmax_loss", lambda x, *rest: made.append(x.numel()) or inner(x, *rest))
@@ -88,7 +88,7 @@ def test_no_more_logits_exist_than_allowed(monkeypatch):
 
 
 @SMOOTHINGS
-def test_without_gradients_it_is_the_same(smoothing):
+def test_loss_without_gradients_is_the_same(smoothing):
     """As in validation."""
     given = some()
     with torch.inference_mode():
@@ -97,7 +97,7 @@ def test_without_gradients_it_is_the_same(smoothing):
     assert float(found) == float(output_loss(*given, smoothing).detach())
 
 
-def test_only_what_learns_needs_a_gradient():
+def test_loss_has_gradients_only_for_what_learns():
     vectors, weight, bias, labels = some()
     (alone,) = torch.autograd.grad(output_loss(vectors, weight.detach(), bias.detach(), labels, 0.1), vectors)
     together = gradients(output_loss(vectors, weight, bias, labels, 0.1), (vectors, weight, bias, labels))
@@ -105,7 +105,7 @@ def test_only_what_learns_needs_a_gradient():
 
 
 @SMOOTHINGS
-def test_huge_logits_give_a_finite_loss_and_gradient(smoothing):
+def test_loss_and_gradient_of_huge_logits_are_finite(smoothing):
     logits = torch.tensor([[1e4, -1e4, 0.0], [-1e4, 1e4, 0.0]], dtype=torch.float32, requires_grad=True)
     loss = output_loss(logits, torch.eye(3, dtype=torch.float32), None, torch.tensor([0, 0]), smoothing)
     loss.backward()
@@ -114,7 +114,7 @@ def test_huge_logits_give_a_finite_loss_and_gradient(smoothing):
     assert logits.detach().exp().isinf().any()
 
 
-def test_no_tokens_have_no_loss():
+def test_loss_of_no_tokens_is_zero():
     vectors, weight, bias, labels = some(tokens=0)
     loss = output_loss(vectors, weight, bias, labels, 0.1)
     loss.backward()
@@ -128,7 +128,7 @@ def test_no_tokens_have_no_loss():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @BIASES
-def test_autocast_is_close_and_gradients_have_the_type_of_their_tensors(dtype, with_bias):
+def test_loss_under_autocast_is_close_and_gradients_have_their_tensors_types(dtype, with_bias):
     given = some(tokens=40, size=8, words=30, with_bias=with_bias)
     exact = gradients(reference(given, 0.1), given)
     tensors = tuple(None if t is None else t.detach().float().requires_grad_() for t in given[:3])

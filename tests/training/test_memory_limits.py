@@ -96,7 +96,7 @@ def goes_on(corpus: Corpus, folder: Path, whole: str) -> None:
 
 
 @pytest.mark.parametrize("library", ASK)
-def test_a_run_without_memory_ends_in_a_sentence_and_goes_on_later(
+def test_run_without_memory_ends_in_a_sentence_and_goes_on_later(
     corpus: Corpus, tmp_path: Path, whole: str, library: str
 ):
     assert "not enough memory" in one_sentence(interrupted(corpus, tmp_path, partial(asks_for_too_much, library)))
@@ -105,10 +105,10 @@ def test_a_run_without_memory_ends_in_a_sentence_and_goes_on_later(
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [("dragoman.model_folder", "load_model"), ("dragoman.translation.translator:Translator", "translate")],
+    [("dragoman.model_folder.folder", "load_model"), ("dragoman.translation.translator:Translator", "translate")],
 )
 @pytest.mark.parametrize("library", ASK)
-def test_a_translation_without_memory_ends_in_a_sentence(
+def test_translation_without_memory_ends_in_a_sentence(
     trained: Path, tmp_path: Path, library: str, owner: str, name: str
 ):
     arguments = ["translate", "-m", str(trained), "The dog sees 2 red cats.", "--threads", "1"]
@@ -140,7 +140,7 @@ def group() -> Iterator[Path]:
     pytest.skip("no control group for memory can be made here: that needs root, or a group that was handed over")
 
 
-def test_a_run_that_the_system_kills_for_its_memory_goes_on_later(
+def test_run_that_the_system_kills_for_its_memory_goes_on_later(
     corpus: Corpus, tmp_path: Path, whole: str, group: Path
 ):
     """As in a container, where nothing is refused, and who has too much is killed."""

@@ -38,12 +38,12 @@ from conftest import (
 )
 from processes import (
     ASKED,
+    DATASETS,
     KILLED,
     LEARNER,
     LOOP,
     PATIENCE,
     RUN,
-    SETUP,
     SOON,
     VALIDATION,
     Command,
@@ -66,9 +66,9 @@ from dragoman.decoding.parts import EngineInParts
 from dragoman.decoding.search import Hypothesis
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError
-from dragoman.files import MANIFEST
 from dragoman.model import build
 from dragoman.model_folder import read_model, verify_files, write_model
+from dragoman.storage.writing import MANIFEST
 from dragoman.training import run, signals
 from dragoman.training.checkpoint import (
     TrainingProgress,
@@ -162,7 +162,7 @@ def same_run(out: Path, whole: Whole) -> None:
         assert found == expected
 
 
-def test_a_run_killed_several_times_in_an_epoch_is_the_run_unbroken(corpus: Corpus, tmp_path: Path, whole: Whole):
+def test_run_killed_several_times_in_an_epoch_is_the_run_unbroken(corpus: Corpus, tmp_path: Path, whole: Whole):
     found = progress(whole.out)
     assert (found["epoch"], found["batch"], found["step"]) == (1, STEPS - EPOCH, STEPS)
     assert sorted(whole.losses) == list(range(1, STEPS + 1))
@@ -178,7 +178,7 @@ def test_a_run_killed_several_times_in_an_epoch_is_the_run_unbroken(corpus: Corp
 
 
 @pytest.mark.parametrize("minutes", [1e-9, 0])
-def test_a_run_killed_before_its_first_validation_goes_on_from_where_the_clock_saved_it(
+def test_run_killed_before_validation_goes_on_from_the_timed_save(
     corpus: Corpus, tmp_path: Path, whole: Whole, minutes: float
 ):
     """The control: without the clock it starts again, and says so."""
@@ -214,12 +214,12 @@ def killed_at_random(corpus: Corpus, out: Path, whole: Whole, kills: int, seed: 
 
 
 @pytest.mark.slow
-def test_a_run_killed_at_random_times_is_the_run_unbroken(corpus: Corpus, tmp_path: Path, whole: Whole):
+def test_run_killed_at_random_times_is_the_run_unbroken(corpus: Corpus, tmp_path: Path, whole: Whole):
     killed_at_random(corpus, tmp_path / "run", whole, kills=2, seed=1)
 
 
 @pytest.mark.slow
-def test_a_run_killed_at_any_step_or_moment_is_the_run_unbroken(corpus: Corpus, tmp_path: Path, whole: Whole):
+def test_run_killed_at_any_step_or_moment_is_the_run_unbroken(corpus: Corpus, tmp_path: Path, whole: Whole):
     for update in range(1, STEPS + 1):
         out = tmp_path / f"step-{update}"
         file = settings_file(config_of(corpus, out))
@@ -232,9 +232,7 @@ KILLS = 300
 
 
 @pytest.mark.slow
-def test_three_hundred_kills_of_runs_with_chance_in_their_data_change_no_bit(
-    corpus: Corpus, tmp_path: Path, whole: Whole
-):
+def test_kills_of_runs_with_random_data_change_no_bit(corpus: Corpus, tmp_path: Path, whole: Whole):
     """BPE-dropout, concatenated pairs and weights of corpora: each run is killed again and again until it gets done."""
 
     def config(out: Path) -> RunConfig:
@@ -270,7 +268,7 @@ def progress_if_any(out: Path) -> dict[str, Any]:
     return progress(out) if (out / "last").exists() else {}
 
 
-def test_the_command_itself_is_killed_and_resumed(corpus: Corpus, tmp_path: Path, whole: Whole):
+def test_command_itself_is_killed_and_resumed(corpus: Corpus, tmp_path: Path, whole: Whole):
     """Not forked, but started by Python. And a second process beside the first is refused."""
     out = tmp_path / "run"
     file = settings_file(config_of(corpus, out))
@@ -309,7 +307,7 @@ def save(out: Path, step: int) -> None:
     save_checkpoint(
         out,
         model,
-        Tokenizers.of(tokenizer),
+        Tokenizers.from_tokenizer(tokenizer),
         moments,
         TrainingProgress(step=step, best_step=step, best_loss=1.0),
         "",
@@ -322,7 +320,7 @@ def save_in_place(out: Path, step: int) -> None:
     model, tokenizer, moments = filled_checkpoint(step)
     folder = out / "checkpoints" / "step-00000001"
     folder.mkdir(parents=True, exist_ok=True)
-    write_model(folder, model, Tokenizers.of(tokenizer), "")
+    write_model(folder, model, Tokenizers.from_tokenizer(tokenizer), "")
     save_file(moments, folder / "state.safetensors")
     (folder / "state.json").write_text(json.dumps({"step": step}))
     signed_again(folder)
@@ -381,7 +379,7 @@ def kills_that_lose(folder: Path, save: Callable[[Path, int], None], step: int, 
         pytest.param(2, 5, id="same step"),
     ],
 )
-def test_a_kill_before_any_operation_on_files_loses_nothing(tmp_path: Path, step: int, every: int):
+def test_kill_before_any_operation_on_files_loses_nothing(tmp_path: Path, step: int, every: int):
     """The same step is saved a second time where a validation was interrupted. What is left half done is swept away."""
     for number, loses in enumerate(kills_that_lose(tmp_path, save, step, every)):
         assert not loses
@@ -393,7 +391,7 @@ def test_a_kill_before_any_operation_on_files_loses_nothing(tmp_path: Path, step
             assert whole_after_a_kill(out)
 
 
-def test_a_kill_inside_a_save_in_place_loses_it(tmp_path: Path):
+def test_kill_inside_a_save_in_place_loses_it_control(tmp_path: Path):
     """The control for the test above."""
     assert any(kills_that_lose(tmp_path, save_in_place, 3, 1))
 
@@ -423,7 +421,7 @@ def kills_inside_saves(folder: Path, save: Callable[[Path, int], None], kills: i
 
 
 @pytest.mark.slow
-def test_two_hundred_kills_inside_saves_lose_nothing(tmp_path: Path):
+def test_kills_inside_saves_lose_nothing(tmp_path: Path):
     assert kills_inside_saves(tmp_path, save, 200) == 0
     assert kills_inside_saves(tmp_path, save_in_place, 20) > 0  # the control
 
@@ -443,7 +441,7 @@ def killed_in_the_save_of(step: int, operation: int) -> None:
 @pytest.mark.parametrize(
     "operation", [pytest.param(2, marks=pytest.mark.slow), 3, pytest.param(4, marks=pytest.mark.slow)]
 )
-def test_after_a_kill_inside_a_save_the_best_is_what_the_run_says_it_is(corpus: Corpus, tmp_path: Path, operation: int):
+def test_best_link_agrees_with_the_run_after_a_kill_inside_a_save(corpus: Corpus, tmp_path: Path, operation: int):
     """The last save is of the best model. Of its five renames and links, the first is that of the folder."""
     out = tmp_path / "run"
     file = settings_file(config_of(corpus, out, max_steps=10, validate_every=5, save_every=None, stop_on="loss"))
@@ -457,7 +455,7 @@ def test_after_a_kill_inside_a_save_the_best_is_what_the_run_says_it_is(corpus: 
 @pytest.mark.parametrize(
     "command", ["check pairs.tsv --write-clean out.tsv", "split pairs.tsv --out .", "export MODEL out --to onnx"]
 )
-def test_a_command_that_is_asked_to_end_leaves_no_drafts(
+def test_command_that_is_asked_to_end_leaves_no_drafts(
     trained: Path, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, number: int
 ):
     """The control is killed, and cannot delete what it has begun."""
@@ -517,7 +515,7 @@ def sound(saved: Path, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("damage", DAMAGE, ids=["flipped", "cut", "deleted"])
-def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_taken(
+def test_damaged_checkpoint_is_named_and_the_one_before_it_is_taken(
     saved: Path, tmp_path: Path, file: str, damage: Callable[[Path], None]
 ):
     out = shutil.copytree(saved, tmp_path / "run", symlinks=True)
@@ -535,7 +533,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_taken(
 @pytest.mark.parametrize(
     "wrong", [{"step": "4"}, {"best_loss": None}, {"scores": [4]}, {"machine": 4}, {"x": 1}, "deep"]
 )
-def test_a_state_of_other_types_is_refused_though_it_is_signed(
+def test_training_state_of_other_types_is_refused_though_it_is_signed(
     saved: Path, tmp_path: Path, wrong: dict[str, Any] | str
 ):
     folder = shutil.copytree((saved / "last").resolve(), tmp_path / "model")
@@ -549,7 +547,7 @@ def test_a_state_of_other_types_is_refused_though_it_is_signed(
     assert load_checkpoint(folder).progress.step == 4
 
 
-def test_a_checkpoint_that_the_system_cannot_read_is_not_given_up(saved: Path, monkeypatch: pytest.MonkeyPatch):
+def test_checkpoint_that_the_system_cannot_read_is_not_given_up(saved: Path, monkeypatch: pytest.MonkeyPatch):
     """A disk or a network that fails for a moment costs no work: the command ends, and the next one resumes."""
 
     def fail(*_: Any) -> None:
@@ -561,9 +559,7 @@ def test_a_checkpoint_that_the_system_cannot_read_is_not_given_up(saved: Path, m
     assert "step-00000004" in error.value.filename
 
 
-def test_a_run_goes_on_from_before_the_damage_as_if_nothing_were(
-    saved: Path, corpus: Corpus, tmp_path: Path, sound: str
-):
+def test_run_goes_on_from_before_the_damage_as_if_nothing_were(saved: Path, corpus: Corpus, tmp_path: Path, sound: str):
     config = copy_of(saved, corpus, tmp_path / "run")
     flipped((tmp_path / "run" / "last").resolve() / "state.json")
     notebook = run_training(config)
@@ -575,7 +571,7 @@ def test_a_run_goes_on_from_before_the_damage_as_if_nothing_were(
         verify_files(tmp_path / "run" / link)
 
 
-def test_the_best_is_whole_as_soon_as_a_run_goes_on_after_damage(saved: Path, corpus: Corpus, tmp_path: Path):
+def test_best_link_is_whole_once_a_damaged_run_goes_on(saved: Path, corpus: Corpus, tmp_path: Path):
     """Not only once a better one is found: somebody may want to translate meanwhile."""
     config = copy_of(saved, corpus, tmp_path / "run", save_every=None)
     flipped((tmp_path / "run" / "best").resolve() / "model.safetensors")
@@ -584,7 +580,7 @@ def test_the_best_is_whole_as_soon_as_a_run_goes_on_after_damage(saved: Path, co
         verify_files(tmp_path / "run" / link)
 
 
-def test_where_all_checkpoints_are_damaged_one_sentence_says_so(saved: Path, corpus: Corpus, tmp_path: Path):
+def test_checkpoints_all_damaged_are_reported_in_one_sentence(saved: Path, corpus: Corpus, tmp_path: Path):
     config = copy_of(saved, corpus, tmp_path / "run")
     for folder in checkpoints(tmp_path / "run"):
         cut(folder / "state.safetensors")
@@ -630,7 +626,7 @@ def disk_full(at_save: int, bytes_: int) -> None:
         pytest.param("tokenizer.json", marks=pytest.mark.slow),
     ],
 )
-def test_a_full_disk_leaves_the_checkpoint_before(saved: Path, corpus: Corpus, tmp_path: Path, sound: str, file: str):
+def test_full_disk_leaves_the_checkpoint_before(saved: Path, corpus: Corpus, tmp_path: Path, sound: str, file: str):
     """The disk is full half-way through a file."""
     out = tmp_path / "run"
     config = copy_of(saved, corpus, out)
@@ -651,7 +647,7 @@ def small_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 
-def test_a_disk_full_while_preparing_is_reported_in_one_sentence(corpus: Corpus, tmp_path: Path):
+def test_disk_full_while_preparing_is_reported_in_one_sentence(corpus: Corpus, tmp_path: Path):
     said = ended(settings_file(config_of(corpus, tmp_path / "run")), tmp_path / "log", 1, small_files).splitlines()
     assert [line.split()[0] for line in said] == ["learning", "dragoman:"]
     assert not (tmp_path / "run" / "checkpoints").exists()
@@ -663,7 +659,7 @@ def test_a_disk_full_while_preparing_is_reported_in_one_sentence(corpus: Corpus,
 @pytest.mark.parametrize(
     ("owner", "name", "call"),
     [
-        (SETUP, "tokenise", 1),
+        (DATASETS, "tokenise", 1),
         pytest.param(LOOP, "try_largest_batch", 1, marks=pytest.mark.slow),
         (LEARNER, "update", 7),
         pytest.param(VALIDATION, "mean_loss", 1, marks=pytest.mark.slow),
@@ -765,7 +761,7 @@ def asked_twice(first: int) -> None:
     signals.GracefulStop = partial(signals.GracefulStop, same_request=0.05)  # type: ignore[assignment, misc]
 
 
-def test_a_closed_terminal_saves_but_not_under_nohup(corpus: Corpus, tmp_path: Path):
+def test_closed_terminal_saves_but_not_under_nohup(corpus: Corpus, tmp_path: Path):
     file = settings_file(config_of(corpus, tmp_path / "run", max_steps=4))
     fault = partial(signal_before, LEARNER, "update", 3, signal.SIGHUP)
     (command,) = train(file, tmp_path / "log", faults=[fault])
@@ -775,7 +771,7 @@ def test_a_closed_terminal_saves_but_not_under_nohup(corpus: Corpus, tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_reader_of_the_log_that_goes_away_leaves_a_saved_run(corpus: Corpus, tmp_path: Path):
+def test_reader_of_the_log_that_goes_away_leaves_a_saved_run(corpus: Corpus, tmp_path: Path):
     """As with `2>&1 | head`."""
     file = settings_file(config_of(corpus, tmp_path / "run", max_steps=100_000))
     process = subprocess.Popen([sys.executable, "-m", "dragoman", "train", file], stderr=subprocess.PIPE)
@@ -789,7 +785,7 @@ def test_a_reader_of_the_log_that_goes_away_leaves_a_saved_run(corpus: Corpus, t
 
 
 @pytest.mark.slow
-def test_a_terminal_that_closes_saves_and_says_so_in_the_log(corpus: Corpus, tmp_path: Path):
+def test_terminal_that_closes_saves_and_says_so_in_the_log(corpus: Corpus, tmp_path: Path):
     """The kernel sends SIGHUP, and writing to the terminal fails from then on."""
     file = settings_file(config_of(corpus, tmp_path / "run", max_steps=100_000))
     master, slave = pty.openpty()
@@ -813,7 +809,7 @@ def test_a_terminal_that_closes_saves_and_says_so_in_the_log(corpus: Corpus, tmp
 
 
 @pytest.mark.usefixtures("seeded_double_precision")
-def test_a_book_among_the_dev_pairs_does_not_delay_the_end(tokenizer: Tokenizer):
+def test_book_among_the_dev_pairs_does_not_delay_the_end(tokenizer: Tokenizer):
     stop, plain = signals.GracefulStop(), TorchEngine(build(TINY, len(tokenizer)).eval())
     shares: list[float] = []
 
@@ -846,7 +842,7 @@ def test_a_book_among_the_dev_pairs_does_not_delay_the_end(tokenizer: Tokenizer)
 
 
 @pytest.mark.parametrize(("first", "code"), [(signal.SIGTERM, ASKED), (signal.SIGINT, 130)])
-def test_a_second_sigterm_ends_at_once_but_one_after_ctrl_c_does_not(
+def test_second_sigterm_ends_at_once_but_not_after_ctrl_c(
     saved: Path, corpus: Corpus, tmp_path: Path, first: int, code: int
 ):
     config, before = copy_of(saved, corpus, tmp_path / "run"), state(saved)

@@ -5,7 +5,6 @@ import gc
 import io
 import itertools
 import json
-import math
 import multiprocessing
 import os
 import re
@@ -42,7 +41,7 @@ from conftest import (
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
-from dragoman.config import AttentionConfig, ModelConfig, RunConfig, SearchConfig, TrainingConfig, read_toml
+from dragoman.config import AttentionConfig, ModelConfig, RunConfig, SearchConfig, read_toml
 from dragoman.config.presets import PRESETS
 from dragoman.data.batches import Batch
 from dragoman.data.corpus import Pair
@@ -56,7 +55,6 @@ from dragoman.model_folder import read_model, verify_files
 from dragoman.training import batch_loader, batch_size, limits, loop, run
 from dragoman.training.checkpoint import TrainingProgress, checkpoints, lasting_checkpoints, save_checkpoint, step_of
 from dragoman.training.journal import Journal, StepMetrics
-from dragoman.training.limits import reason_to_end, save_interval, share_done, total_steps, validation_time
 from dragoman.training.loop import train
 from dragoman.training.signals import GracefulStop
 from dragoman.training.validation import Validation, is_better
@@ -100,7 +98,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, corpus: Corpus) -> Whole:
 # Going on.
 
 
-def test_a_run_stopped_and_resumed_is_the_run_uninterrupted(corpus: Corpus, tmp_path: Path, whole: Whole):
+def test_run_stopped_and_resumed_is_the_run_uninterrupted(corpus: Corpus, tmp_path: Path, whole: Whole):
     """Stopped inside an epoch, at its end, and just before the end of the run."""
     losses: list[float] = []
     for last in (2, 3, 11, STEPS):
@@ -131,7 +129,7 @@ def test_workers_that_make_the_batches_change_nothing(corpus: Corpus, tmp_path: 
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_run_that_is_over_holds_no_memory_and_leaves_the_threads_as_they_were(
+def test_finished_run_holds_no_memory_and_restores_the_threads(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ):
     """At once, not when Python happens to look for cycles."""
@@ -168,7 +166,7 @@ def test_workers_are_for_gpus_and_share_the_cores(monkeypatch: pytest.MonkeyPatc
         assert batch_loader.default_workers(torch.device("cpu")) == 0
 
 
-def test_a_worker_that_is_killed_is_an_error_that_says_what_to_do(
+def test_killed_worker_is_an_error_that_says_what_to_do(
     corpus: Corpus, tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch
 ):
     def kill_workers(notebook: Notebook, metrics: StepMetrics) -> None:
@@ -187,7 +185,7 @@ def test_a_worker_that_is_killed_is_an_error_that_says_what_to_do(
 @pytest.mark.parametrize(
     ("cause", "raised"), [(ConnectionResetError, DragomanError), (EOFError, DragomanError), (OSError, OSError)]
 )
-def test_a_worker_that_dies_while_it_hands_over_a_batch_is_the_same_error(
+def test_worker_killed_while_handing_over_a_batch_is_the_same_error(
     monkeypatch: pytest.MonkeyPatch, cause: type[Exception], raised: type[Exception]
 ):
     """The last case is the control: another error stays what it is."""
@@ -210,7 +208,7 @@ def test_a_worker_that_dies_while_it_hands_over_a_batch_is_the_same_error(
     [(TINY_RECURRENT, {}), pytest.param(TINY, {"bpe_dropout": 0.1}, marks=pytest.mark.slow)],
     ids=["recurrent", "BPE-dropout"],
 )
-def test_other_runs_are_resumed_the_same_way(
+def test_runs_of_other_kinds_are_resumed_the_same_way(
     corpus: Corpus, tmp_path: Path, whole: Whole, model: ModelConfig, settings: dict[str, Any]
 ):
     losses: dict[str, list[float]] = {}
@@ -227,7 +225,7 @@ def test_other_runs_are_resumed_the_same_way(
     assert not set(losses["whole"]) & set(plain)  # the control: another model, or other pieces
 
 
-def test_a_run_of_version_0_1_is_resumed(corpus: Corpus, tmp_path: Path):
+def test_run_of_version_0_1_is_resumed(corpus: Corpus, tmp_path: Path):
     """The weight of additive attention had another name in both files of tensors, and so had a setting."""
     attention = AttentionConfig(heads=2, score="additive")
     model = dataclasses.replace(BRIEF, attention=attention)
@@ -249,7 +247,7 @@ def test_a_run_of_version_0_1_is_resumed(corpus: Corpus, tmp_path: Path):
 
 
 @pytest.mark.parametrize("lost", [pytest.param("exp_avg", marks=pytest.mark.slow), "batch", "epoch"])
-def test_a_run_resumed_without_all_of_its_state_is_another(corpus: Corpus, tmp_path: Path, whole: Whole, lost: str):
+def test_run_resumed_without_all_of_its_state_is_another(corpus: Corpus, tmp_path: Path, whole: Whole, lost: str):
     """The control for the test above."""
     run_training(brief_run(corpus, tmp_path / "run", max_steps=5))
     folder = (tmp_path / "run" / "last").resolve()
@@ -296,7 +294,7 @@ def ctrl_c_at(call: int, times: int = 1) -> Iterator[None]:
         pytest.param(13, id="third step"),
     ],
 )
-def test_a_run_stopped_by_ctrl_c_and_resumed_is_the_run_uninterrupted(
+def test_run_stopped_by_ctrl_c_and_resumed_is_the_run_uninterrupted(
     corpus: Corpus, tmp_path: Path, whole: Whole, call: int
 ):
     config, handler = brief_run(corpus, tmp_path / "run"), signal.getsignal(signal.SIGINT)
@@ -308,9 +306,7 @@ def test_a_run_stopped_by_ctrl_c_and_resumed_is_the_run_uninterrupted(
 
 
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
-def test_a_second_request_to_stop_ends_at_once_unless_it_is_the_first_one_again(
-    number: int, error: type[BaseException]
-):
+def test_second_request_to_stop_ends_at_once_unless_it_repeats_the_first(number: int, error: type[BaseException]):
     stop = GracefulStop(same_request=60.0)
     for _ in range(2):
         stop.handle(number, None)
@@ -323,7 +319,7 @@ def test_a_second_request_to_stop_ends_at_once_unless_it_is_the_first_one_again(
 
 
 @pytest.mark.parametrize(("number", "ends"), [(signal.SIGTERM, [128 + signal.SIGTERM]), (signal.SIGCHLD, [])])
-def test_a_process_ends_at_a_second_request_and_not_because_its_children_end(
+def test_process_ends_at_a_second_request_and_not_with_its_children(
     number: int, ends: list[int], monkeypatch: pytest.MonkeyPatch
 ):
     exits: list[int] = []
@@ -337,18 +333,14 @@ def test_a_process_ends_at_a_second_request_and_not_because_its_children_end(
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_same_seed_gives_the_same_run_and_another_seed_another(
-    corpus: Corpus, tmp_path: Path, whole: Whole, seed: int
-):
+def test_seed_decides_the_run(corpus: Corpus, tmp_path: Path, whole: Whole, seed: int):
     torch.manual_seed(12345)  # what was drawn before must not matter
     losses = run_training(brief_run(corpus, tmp_path / "run", seed=seed)).losses
     assert (losses == whole.losses) == (seed == 1)
     assert (state(tmp_path / "run") == whole.state) == (seed == 1)
 
 
-def test_ctrl_c_while_a_run_is_read_says_what_to_do_and_leaves_it(
-    corpus: Corpus, whole: Whole, monkeypatch: pytest.MonkeyPatch
-):
+def test_interrupt_while_reading_a_run_says_what_to_do(corpus: Corpus, whole: Whole, monkeypatch: pytest.MonkeyPatch):
     def press(*_: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
@@ -360,7 +352,7 @@ def test_ctrl_c_while_a_run_is_read_says_what_to_do_and_leaves_it(
     assert tree(whole.out) == before
 
 
-def test_a_finished_run_says_so_and_changes_nothing(corpus: Corpus, whole: Whole):
+def test_finished_run_says_so_and_changes_nothing(corpus: Corpus, whole: Whole):
     before, links = tree(whole.out / "checkpoints"), [(whole.out / name).readlink() for name in ("best", "last")]
     notebook = run_training(brief_run(corpus, whole.out))
     assert notebook.returned is not None
@@ -386,7 +378,7 @@ def started(corpus: Corpus, tmp_path: Path, whole: Whole) -> RunConfig:
 
 
 @pytest.mark.parametrize("name", ["train", "dev", "out"])
-def test_a_run_without_what_it_needs_is_refused(corpus: Corpus, tmp_path: Path, name: str):
+def test_run_without_what_it_needs_is_refused(corpus: Corpus, tmp_path: Path, name: str):
     config = brief_run(corpus, tmp_path / "run")
     with pytest.raises(UsageError, match=f"^{name} must name "):
         train(dataclasses.replace(config, **{name: () if name != "out" else ""}))
@@ -405,7 +397,7 @@ def test_a_run_without_what_it_needs_is_refused(corpus: Corpus, tmp_path: Path, 
         ("vocabulary", lambda c: dataclasses.replace(c, vocabulary=401)),
     ],
 )
-def test_another_setting_makes_it_another_run_and_is_named(started: RunConfig, name: str, changed: Any):
+def test_changed_setting_makes_another_run_and_is_named(started: RunConfig, name: str, changed: Any):
     before = tree(Path(started.out))
     with pytest.raises(UsageError, match=f"was started with {name}"):
         run_training(changed(started))
@@ -415,13 +407,13 @@ def test_another_setting_makes_it_another_run_and_is_named(started: RunConfig, n
 @pytest.mark.parametrize(
     "changes", [{"max_steps": 13}, {"epochs": 50, "minutes": 5.0, "validate_every": 7, "patience": 3}], ids=str
 )
-def test_a_limit_may_change_when_a_run_is_resumed(started: RunConfig, changes: dict[str, Any]):
+def test_limit_may_change_when_a_run_is_resumed(started: RunConfig, changes: dict[str, Any]):
     notebook = run_training(with_training(started, **changes))
     assert f"resuming {started.out} from step 12" in notebook.logged
     assert len(notebook.losses) == changes.get("max_steps", 14) - STEPS
 
 
-def test_what_helps_against_divergence_may_change_and_is_logged(started: RunConfig):
+def test_settings_against_divergence_may_change_and_are_logged(started: RunConfig):
     changes = {"learning_rate": (1.0, 0.5), "warmup": (20, 30), "clip": (1.0, 0.5), "micro_batches": (1, 2)}
     notebook = run_training(with_training(started, **{name: new for name, (_, new) in changes.items()}))
     for name, (old, new) in changes.items():
@@ -429,7 +421,7 @@ def test_what_helps_against_divergence_may_change_and_is_logged(started: RunConf
     assert len(notebook.losses) == 2
 
 
-def test_a_refused_change_logs_no_other_one(started: RunConfig):
+def test_refused_change_logs_no_other_one(started: RunConfig):
     config = with_training(started, learning_rate=0.5)
     before = (Path(started.out) / "train.log").read_text(encoding="utf-8")
     for refused in (with_training(config, seed=2), dataclasses.replace(config, dev=started.train)):
@@ -439,7 +431,7 @@ def test_a_refused_change_logs_no_other_one(started: RunConfig):
     assert any("from now on" in text for text in run_training(config).logged)  # the control
 
 
-def test_a_changed_corpus_is_refused(corpus: Corpus, tmp_path: Path, pairs: list[Pair]):
+def test_changed_corpus_is_refused(corpus: Corpus, tmp_path: Path, pairs: list[Pair]):
     """Where a word is another, where the order is, and where a pair is missing."""
     path = write_tsv(tmp_path / "train.tsv", pairs[:190])
     config = brief_run((path, corpus[1]), tmp_path / "run", max_steps=1)
@@ -460,7 +452,7 @@ def test_a_changed_corpus_is_refused(corpus: Corpus, tmp_path: Path, pairs: list
     assert len(run_training(with_training(config, max_steps=2)).losses) == 1
 
 
-def test_other_dev_pairs_are_refused(started: RunConfig):
+def test_changed_dev_pairs_are_refused(started: RunConfig):
     """Scores on them could not be compared."""
     before = (Path(started.out) / "data/dev.arrow").read_bytes()
     with pytest.raises(DragomanError, match=r"not the texts, weights and tags that .*dev.arrow was made from"):
@@ -471,7 +463,7 @@ def test_other_dev_pairs_are_refused(started: RunConfig):
     assert len(run_training(started).losses) == 2
 
 
-def test_a_checkpoint_of_another_model_does_not_fit(started: RunConfig, tmp_path: Path):
+def test_checkpoint_of_another_model_does_not_fit(started: RunConfig, tmp_path: Path):
     """As where somebody has copied folders about."""
     other = brief_run((*started.train, *started.dev), tmp_path / "other", max_steps=1)
     other = dataclasses.replace(other, model=dataclasses.replace(BRIEF, d_model=24))
@@ -486,7 +478,7 @@ def test_a_checkpoint_of_another_model_does_not_fit(started: RunConfig, tmp_path
 # What a run leaves behind.
 
 
-def test_each_validation_is_in_the_metrics_and_leaves_its_samples(whole: Whole):
+def test_validation_is_in_the_metrics_and_leaves_its_samples(whole: Whole):
     validations = events(whole.out, "validation")
     assert [event["step"] for event in validations] == [6, 12]
     assert all(0 <= event["bleu"] <= 100 and event["loss"] > 0 for event in validations)
@@ -497,7 +489,7 @@ def test_each_validation_is_in_the_metrics_and_leaves_its_samples(whole: Whole):
     assert ["before" in text for text in texts] == [False, True]
 
 
-def test_more_samples_of_a_resumed_run_are_all_shown(corpus: Corpus, tmp_path: Path):
+def test_samples_that_a_resumed_run_adds_are_all_shown(corpus: Corpus, tmp_path: Path):
     config = brief_run(corpus, tmp_path / "run", max_steps=2, validate_every=2, samples=1)
     run_training(config)
     run_training(with_training(config, max_steps=4, samples=3))
@@ -505,7 +497,7 @@ def test_more_samples_of_a_resumed_run_are_all_shown(corpus: Corpus, tmp_path: P
     assert (first.count("  source "), second.count("  source "), second.count("  before ")) == (1, 3, 1)
 
 
-def test_the_bleu_of_a_validation_is_that_of_its_translations(corpus: Corpus, trained: Path, pairs: list[Pair]):
+def test_bleu_of_a_validation_is_that_of_its_translations(corpus: Corpus, trained: Path, pairs: list[Pair]):
     translator = Translator.load(trained / "last", SearchConfig(beam=1))
     sources, references = zip(*pairs[190:], strict=True)
     translations = [translation.text for translation in translator.translate(sources)]
@@ -517,18 +509,18 @@ def test_the_bleu_of_a_validation_is_that_of_its_translations(corpus: Corpus, tr
     assert evaluate(others, references).bleu.value != recorded
 
 
-def test_the_loss_of_a_validation_is_the_mean_over_target_tokens(trained: Path, pairs: list[Pair]):
+def test_loss_of_a_validation_is_the_mean_over_target_tokens(trained: Path, pairs: list[Pair]):
     model, (tokenizer, _) = read_model(trained / "last")
     total, tokens = 0.0, 0
     for source, target in pairs[190:]:
-        batch = Batch.of([tokenizer.encode(source)], [tokenizer.encode(target)])
+        batch = Batch.from_pairs([tokenizer.encode(source)], [tokenizer.encode(target)])
         with torch.inference_mode():
             total += F.cross_entropy(model(batch.source, batch.target)[0], batch.labels[0], reduction="sum").item()
         tokens += batch.labels.numel()
     assert events(trained, "validation")[-1]["loss"] == pytest.approx(total / tokens, rel=1e-5)
 
 
-def test_a_start_tells_what_makes_scores_too_good(corpus: Corpus, tmp_path: Path, pairs: list[Pair]):
+def test_start_tells_what_makes_scores_too_good(corpus: Corpus, tmp_path: Path, pairs: list[Pair]):
     train = write_tsv(tmp_path / "train.tsv", [*pairs[:180], pairs[190], pairs[190]])
     said = run_training(brief_run((train, corpus[1]), tmp_path / "run", max_steps=1)).logged
     assert any(text.startswith("1 of 10 dev pairs are in the training corpus, too") for text in said)
@@ -555,7 +547,7 @@ def test_pairs_are_joined_for_training_and_not_for_validating(corpus: Corpus, tm
     assert len(Pairs.open(tmp_path / "run" / "data" / "dev.arrow")) == 10
 
 
-def test_the_links_lead_to_whole_models_wherever_the_run_is_moved(trained: Path, tmp_path: Path):
+def test_links_lead_to_whole_models_wherever_the_run_is_moved(trained: Path, tmp_path: Path):
     moved = shutil.copytree(trained, tmp_path / "moved", symlinks=True)
     for link in ("best", "last"):
         assert not (moved / link).readlink().is_absolute()
@@ -564,13 +556,13 @@ def test_the_links_lead_to_whole_models_wherever_the_run_is_moved(trained: Path,
 
 
 @pytest.mark.parametrize("keep", [1, 2, 3])
-def test_the_newest_checkpoints_and_the_best_are_kept(tmp_path: Path, tokenizer: Tokenizer, keep: int):
+def test_newest_checkpoints_and_the_best_are_kept(tmp_path: Path, tokenizer: Tokenizer, keep: int):
     model, saved = build(TINY, len(tokenizer)), []
     for step, best in ((1, 1), (2, 1), (3, 1), (4, 4), (5, 4), (6, 4), (7, 4), (8, 4)):
         save_checkpoint(
             tmp_path,
             model,
-            Tokenizers.of(tokenizer),
+            Tokenizers.from_tokenizer(tokenizer),
             {},
             TrainingProgress(step=step, best_step=best, best_loss=1.0),
             "",
@@ -586,7 +578,7 @@ def test_the_newest_checkpoints_and_the_best_are_kept(tmp_path: Path, tokenizer:
 USERS = ("step-mine", "step-00000003-backup", "step-1abc", "step-", "other")
 
 
-def test_folders_of_the_user_stay_and_what_cannot_be_deleted_ends_no_run(tmp_path: Path, tokenizer: Tokenizer):
+def test_user_folders_stay_and_undeletable_ones_end_no_run(tmp_path: Path, tokenizer: Tokenizer):
     (elsewhere := tmp_path / "elsewhere").mkdir()
     for name in USERS:
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
@@ -594,19 +586,31 @@ def test_folders_of_the_user_stay_and_what_cannot_be_deleted_ends_no_run(tmp_pat
     model = build(TINY, len(tokenizer))
     for step in (2, 3):
         save_checkpoint(
-            tmp_path, model, Tokenizers.of(tokenizer), {}, TrainingProgress(step=step, best_step=step), "", keep=1
+            tmp_path,
+            model,
+            Tokenizers.from_tokenizer(tokenizer),
+            {},
+            TrainingProgress(step=step, best_step=step),
+            "",
+            keep=1,
         )
     names = {path.name for path in (tmp_path / "checkpoints").iterdir()}
     assert names == {*USERS, "step-00000001", "step-00000003"}
     assert elsewhere.is_dir()
 
 
-def test_a_newer_checkpoint_that_is_damaged_takes_no_room_of_a_good_one(tmp_path: Path, tokenizer: Tokenizer):
+def test_damaged_newer_checkpoint_does_not_displace_a_good_one(tmp_path: Path, tokenizer: Tokenizer):
     """A run that is resumed from before the damage comes past it again."""
     model = build(TINY, len(tokenizer))
     for step, keep in ((2, 2), (4, 2), (3, 1)):
         save_checkpoint(
-            tmp_path, model, Tokenizers.of(tokenizer), {}, TrainingProgress(step=step, best_step=2), "", keep
+            tmp_path,
+            model,
+            Tokenizers.from_tokenizer(tokenizer),
+            {},
+            TrainingProgress(step=step, best_step=2),
+            "",
+            keep,
         )
         if step == 4:
             (tmp_path / "checkpoints" / "step-00000004" / "state.json").unlink()
@@ -623,7 +627,7 @@ def test_checkpoints_are_saved_between_validations_if_asked(corpus: Corpus, tmp_
 
 
 @pytest.mark.parametrize(("minutes", "saved"), [(1e-9, list(range(1, STEPS + 1))), (0, [6, 12])])
-def test_a_checkpoint_by_the_clock_is_replaced_by_the_next(
+def test_checkpoint_by_the_clock_is_replaced_by_the_next(
     corpus: Corpus, tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch, minutes: float, saved: list[int]
 ):
     """So those that are kept are the same, whatever the speed. The control: no such checkpoints."""
@@ -644,7 +648,7 @@ def test_a_checkpoint_by_the_clock_is_replaced_by_the_next(
     assert state(out) == whole.state
 
 
-def test_a_checkpoint_by_the_clock_takes_no_place_of_another(tmp_path: Path, tokenizer: Tokenizer):
+def test_checkpoint_by_the_clock_takes_no_place_of_another(tmp_path: Path, tokenizer: Tokenizer):
     """Nor is one left that a killed run had. A damaged one is none, and neither is it deleted as such."""
     model = build(TINY, len(tokenizer))
     for step, passing, kept in (
@@ -657,7 +661,7 @@ def test_a_checkpoint_by_the_clock_takes_no_place_of_another(tmp_path: Path, tok
         (7, True, [7, 6, 3]),
     ):
         progress = TrainingProgress(step=step, best_step=step, passing=passing)
-        save_checkpoint(tmp_path, model, Tokenizers.of(tokenizer), {}, progress, "", keep=2)
+        save_checkpoint(tmp_path, model, Tokenizers.from_tokenizer(tokenizer), {}, progress, "", keep=2)
         assert [step_of(path) for path in checkpoints(tmp_path)] == kept
     assert [step_of(path) for path in lasting_checkpoints(tmp_path)] == [6, 3]
     (checkpoints(tmp_path)[0] / "state.json").write_text("{")
@@ -673,7 +677,7 @@ def test_a_checkpoint_by_the_clock_takes_no_place_of_another(tmp_path: Path, tok
         (0, {"validate_every": 2}, [2, 3]),
     ],
 )
-def test_a_run_of_some_minutes_validates_by_the_clock_unless_told_when(
+def test_run_of_some_minutes_validates_by_the_clock_unless_told_when(
     corpus: Corpus,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -688,25 +692,7 @@ def test_a_run_of_some_minutes_validates_by_the_clock_unless_told_when(
     assert [event["step"] for event in events(tmp_path / "run", "validation")] == validated
 
 
-@pytest.mark.parametrize(
-    ("ended", "took", "due"),
-    [
-        (0, 0, 60),  # a tenth of ten minutes
-        (100, 2, 160),
-        (100, 10, 300),  # 10 s of validating in 200 s are 5 %
-        (480, 3, 540),
-        (485, 3, math.inf),  # the last validation comes as soon
-        (100, 30, math.inf),
-    ],
-)
-def test_a_validation_by_the_clock_costs_little_and_is_not_close_to_the_last_one(ended: float, took: float, due: float):
-    progress = TrainingProgress(validated_seconds=ended, validation_seconds=took)
-    assert validation_time(progress, TrainingConfig(minutes=10)) == due
-    assert validation_time(progress, TrainingConfig()) == math.inf
-    assert validation_time(progress, TrainingConfig(minutes=10, validate_every=100)) == math.inf
-
-
-def test_a_resumed_run_knows_when_it_validated_and_how_long_that_took(corpus: Corpus, tmp_path: Path):
+def test_resumed_run_knows_when_it_validated_and_how_long_that_took(corpus: Corpus, tmp_path: Path):
     run_training(brief_run(corpus, tmp_path / "run", max_steps=2, validate_every=2))
     found = json.loads((tmp_path / "run/last/state.json").read_text())
     assert 0 < found["validation_seconds"] < found["validated_seconds"] <= found["seconds"]
@@ -715,23 +701,7 @@ def test_a_resumed_run_knows_when_it_validated_and_how_long_that_took(corpus: Co
     assert resumed["validated_seconds"] == found["validated_seconds"]  # over before it began: no step, no validation
 
 
-@pytest.mark.parametrize(
-    ("settings", "seconds"),
-    [
-        ({}, 300),
-        ({"minutes": 1.0}, 30),
-        ({"minutes": 5.0}, 30),
-        ({"minutes": 30.0}, 180),
-        ({"minutes": 120.0}, 300),
-        ({"minutes": 5.0, "save_minutes": 4.0}, 240),
-        ({"save_minutes": 0.0}, math.inf),
-    ],
-)
-def test_how_often_the_clock_saves(settings: dict[str, Any], seconds: float):
-    assert save_interval(TrainingConfig(**settings)) == pytest.approx(seconds)
-
-
-def test_the_time_of_the_largest_batch_is_behind_the_run_when_its_clock_starts(
+def test_clock_starts_after_the_trial_of_the_largest_batch(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Else the time that is left would be underestimated, as the share that is done has it, and the time spent not."""
@@ -751,31 +721,6 @@ def test_the_time_of_the_largest_batch_is_behind_the_run_when_its_clock_starts(
 
 
 @pytest.mark.parametrize(
-    ("limits", "steps", "share"),
-    [
-        ({"max_steps": 70}, 70, 0.5),
-        ({"max_steps": None, "epochs": 2}, 20, 1.0),  # 35 steps are more than two epochs of ten batches
-        ({"max_steps": 9000, "epochs": 5}, 50, 0.7),
-        ({"max_steps": 70, "minutes": 5.0}, None, 0.6),  # nobody knows how many steps five minutes are
-    ],
-)
-def test_length_and_share_of_a_run_are_those_of_the_limit_that_comes_first(
-    limits: dict[str, Any], steps: int | None, share: float
-):
-    settings = TrainingConfig(**{"epochs": 50, **limits})
-    progress = TrainingProgress(step=35, epoch=3, batch=5, seconds=180.0)
-    assert total_steps(settings, batches=10) == steps
-    assert share_done(progress, settings, batches=10) == pytest.approx(share)
-
-
-@pytest.mark.parametrize(
-    ("limit", "why"), [(36, ""), (35, "all 35 steps done"), (30, "the limit of 30 steps is exceeded")]
-)
-def test_a_run_beyond_a_limit_that_was_lowered_says_so(limit: int, why: str):
-    assert reason_to_end(TrainingProgress(step=35), TrainingConfig(max_steps=limit)) == why
-
-
-@pytest.mark.parametrize(
     ("settings", "steps", "why"),
     [
         ({"max_steps": None, "minutes": 1e-9}, 1, "the time limit of 1e-09 min is reached"),
@@ -784,7 +729,7 @@ def test_a_run_beyond_a_limit_that_was_lowered_says_so(limit: int, why: str):
     ],
     ids=["minutes", "epochs", "patience"],
 )
-def test_a_run_ends_at_its_limit_and_says_which(
+def test_run_ends_at_its_limit_and_says_which(
     corpus: Corpus, tmp_path: Path, settings: dict[str, Any], steps: int, why: str
 ):
     notebook = run_training(brief_run(corpus, tmp_path / "run", **settings))
@@ -792,7 +737,7 @@ def test_a_run_ends_at_its_limit_and_says_which(
     assert why in notebook.logged[-1]
 
 
-def test_a_run_that_leaves_the_numbers_stops_and_says_so(corpus: Corpus, tmp_path: Path):
+def test_run_that_diverges_stops_and_says_so(corpus: Corpus, tmp_path: Path):
     """And no checkpoint of it is called the best."""
     with pytest.raises(DragomanError, match=r"loss|gradient"):
         run_training(brief_run(corpus, tmp_path / "run", learning_rate=1e30))
@@ -812,7 +757,7 @@ def measured(loss: float, bleu: float, chrf: float) -> Validation:
 
 @pytest.mark.parametrize("stop_on", ["loss", "bleu", "chrf"])
 @pytest.mark.parametrize("improved", [{"loss": 1.9}, {"bleu": 11.0}, {"chrf": 31.0}], ids=str)
-def test_the_best_is_what_the_run_stops_on(stop_on: str, improved: dict[str, float]):
+def test_best_is_what_the_run_stops_on(stop_on: str, improved: dict[str, float]):
     _, best = is_better(measured(loss=2.0, bleu=10.0, chrf=30.0), stop_on, -1e9, 1e9)
     found = {"loss": 2.1, "bleu": 9.0, "chrf": 29.0, **improved}
     gain, score = is_better(measured(**found), stop_on, best, 2.0)
@@ -822,13 +767,13 @@ def test_the_best_is_what_the_run_stops_on(stop_on: str, improved: dict[str, flo
 
 @pytest.mark.parametrize("stop_on", ["bleu", "chrf"])
 @pytest.mark.parametrize("loss", [1.9, 2.0, 2.1])
-def test_where_scores_are_equal_the_loss_decides(stop_on: str, loss: float):
+def test_best_is_decided_by_the_loss_where_scores_are_equal(stop_on: str, loss: float):
     _, best = is_better(measured(2.0, 0.0, 0.0), stop_on, -1e9, 1e9)
     assert is_better(measured(loss, 0.0, 0.0), stop_on, best, 2.0)[0] == (loss < 2.0)
 
 
 @pytest.mark.parametrize("stop_on", ["loss", pytest.param("bleu", marks=pytest.mark.slow), "chrf"])
-def test_the_link_to_the_best_is_that_of_the_metrics(corpus: Corpus, tmp_path: Path, stop_on: Any):
+def test_link_to_the_best_is_that_of_the_metrics(corpus: Corpus, tmp_path: Path, stop_on: Any):
     run_training(brief_run(corpus, tmp_path / "run", stop_on=stop_on, max_steps=30, validate_every=5, keep=100))
     found = events(tmp_path / "run", "validation")
     best = min(found, key=lambda event: (event["loss"] if stop_on == "loss" else -event[stop_on], event["loss"]))
@@ -868,9 +813,7 @@ def test_fine_tuning_starts_where_the_model_is(corpus: Corpus, tmp_path: Path, t
     assert read_toml(out / "config.toml")["model"] == read_toml(trained / "config.toml")["model"]
 
 
-def test_the_time_of_an_epoch_counts_each_pair_as_often_as_it_comes(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_epoch_time_counts_repeated_pairs_each_time(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A clock that is five seconds later each time it is asked, so long does the largest batch take."""
     clock = itertools.count(step=5)
     monkeypatch.setattr("dragoman.training.loop.time", SimpleNamespace(monotonic=lambda: next(clock)))
@@ -884,7 +827,7 @@ def test_the_time_of_an_epoch_counts_each_pair_as_often_as_it_comes(
 
 
 @pytest.mark.slow
-def test_the_best_of_a_fine_tuning_can_be_its_start(corpus: Corpus, tmp_path: Path, trained: Path):
+def test_best_of_a_fine_tuning_can_be_its_start(corpus: Corpus, tmp_path: Path, trained: Path):
     out = started_from(corpus, trained, tmp_path / "spoilt", max_steps=3, learning_rate=100.0, warmup=1, clip=0.0)
     assert (out / "best").resolve().name == "step-00000000"
     assert progress(out)["best_step"] == 0 < progress(out)["step"]
@@ -920,9 +863,7 @@ def test_fine_tuning_refuses_what_the_model_cannot_become(
 
 
 @pytest.mark.slow
-def test_fine_tuning_takes_the_training_settings_of_the_preset_that_the_model_has(
-    corpus: Corpus, tmp_path: Path, dragoman: Any
-):
+def test_fine_tuning_takes_the_training_settings_of_the_model_preset(corpus: Corpus, tmp_path: Path, dragoman: Any):
     files = ["--train", corpus[0], "--dev", corpus[1], "--training.max-steps", 1, "--quiet"]
     assert dragoman("train", *files, "--preset", "tiny", "--out", tmp_path / "old").code == 0
     files += ["--init-from", tmp_path / "old", "--out", tmp_path / "new"]
@@ -954,7 +895,7 @@ def test_fine_tuning_takes_the_preset_that_the_run_recorded_whatever_the_shape(
     assert read_toml(tmp_path / "newer" / "config.toml")["preset"] == "small"
 
 
-def test_what_a_run_started_from_stays_and_may_be_left_out(corpus: Corpus, tmp_path: Path, dragoman: Any):
+def test_init_from_of_a_run_stays_and_may_be_left_out(corpus: Corpus, tmp_path: Path, dragoman: Any):
     files = ["--train", corpus[0], "--dev", corpus[1], "--quiet"]
     make = ["--preset", "tiny", *SMALL, "--out", tmp_path / "old"]
     assert dragoman("train", *files, *make, "--training.max-steps", 1).code == 0
@@ -982,7 +923,7 @@ def test_fine_tuning_is_resumed_without_the_model_it_started_from(corpus: Corpus
     assert state(tmp_path / "parts") == state(whole)
 
 
-def test_an_extended_vocabulary_keeps_what_the_old_words_have_learned(
+def test_extended_vocabulary_keeps_what_the_old_words_have_learned(
     corpus: Corpus, tmp_path: Path, trained: Path, pairs: list[Pair]
 ):
     others = write_tsv(tmp_path / "others.tsv", [(f"Zebras {s} quickly", f"얼룩말 {t} 빨리") for s, t in pairs[:150]])
@@ -996,7 +937,7 @@ def test_an_extended_vocabulary_keeps_what_the_old_words_have_learned(
     assert new.output.weight[400:].abs().amax(1).min() > 0
     # The same ids have almost the same loss: new words take only their share of the probability.
     source, target = old_words.encode(pairs[195][0]), old_words.encode(pairs[195][1])
-    batch = Batch.of([source], [target])
+    batch = Batch.from_pairs([source], [target])
     with torch.inference_mode():
         losses = [
             float(F.cross_entropy(model(batch.source, batch.target)[0], batch.labels[0]))
@@ -1008,7 +949,7 @@ def test_an_extended_vocabulary_keeps_what_the_old_words_have_learned(
 # As many tokens as fit.
 
 
-def test_the_size_of_a_batch_is_found_and_stays(corpus: Corpus, tmp_path: Path):
+def test_batch_size_is_found_and_stays(corpus: Corpus, tmp_path: Path):
     """Also where the model has fewer positions than the sentences of the trial would have tokens."""
     config = brief_run(corpus, tmp_path / "run", batch_tokens="auto", max_steps=1)
     notebook = run_training(config)
@@ -1031,7 +972,7 @@ def test_the_size_of_a_batch_is_found_and_stays(corpus: Corpus, tmp_path: Path):
         ([2.0**power for power in range(20)], 2**17),
     ],
 )
-def test_a_batch_is_doubled_while_that_pays(speeds: list[float], expected: int):
+def test_batch_size_is_doubled_while_that_pays(speeds: list[float], expected: int):
     tried: list[int] = []
 
     def measure(tokens: int) -> float:
@@ -1043,15 +984,13 @@ def test_a_batch_is_doubled_while_that_pays(speeds: list[float], expected: int):
     assert max(tried) <= 2**17
 
 
-def test_only_folders_that_name_a_step_are_checkpoints(tmp_path: Path):
+def test_checkpoints_are_folders_that_name_a_step(tmp_path: Path):
     for name in ("step-00000012", "step-00000003-again", *USERS):
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
     assert [folder.name for folder in checkpoints(tmp_path)] == ["step-00000012", "step-00000003-again"]
 
 
-def test_a_run_is_not_resumed_with_other_subwords_than_it_was_trained_with(
-    trained: Path, corpus: Corpus, tmp_path: Path
-):
+def test_run_is_not_resumed_with_other_subwords(trained: Path, corpus: Corpus, tmp_path: Path):
     out = shutil.copytree(trained, tmp_path / "run", symlinks=True)
     file = out / "data" / "tokenizer.json"
     data = json.loads(file.read_text(encoding="utf-8"))

@@ -10,11 +10,11 @@ import pytest
 import torch
 from conftest import tiny_transformer
 
-from dragoman.alternatives import most_for_others
 from dragoman.config import SearchConfig
 from dragoman.data.tokenizer import BOS, EOS, RESERVED, Tokenizer
 from dragoman.errors import UsageError
 from dragoman.model import build
+from dragoman.translation.alternatives import most_for_others
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
 from dragoman.translation.translation import Alternative
 from dragoman.translation.translator import Translator
@@ -123,7 +123,7 @@ def test_words_are_those_of_all_outputs(toy: Translator, outputs: Outputs, prefi
 
 
 @pytest.mark.parametrize("text", ["b", "ab", "b b."])
-def test_no_other_word_is_more_probable_than_is_said(toy: Translator, text: str):
+def test_most_for_others_is_an_upper_bound(toy: Translator, text: str):
     model = copy.deepcopy(toy.model)
     with torch.no_grad():
         model.output.bias[[IDS[PIECES.index(" b")], IDS[PIECES.index("a")]]] += torch.tensor([6.0, 2.0])  # "b", or "ba"
@@ -137,7 +137,7 @@ def test_no_other_word_is_more_probable_than_is_said(toy: Translator, text: str)
 
 
 @pytest.mark.parametrize("engine", ["native", "ctranslate2"])
-def test_both_engines_find_the_same_words_and_go_on_from_there(trained: Path, engine: str):
+def test_alternatives_are_the_same_with_both_engines(trained: Path, engine: str):
     if engine == "ctranslate2":
         pytest.importorskip("ctranslate2", reason="the CTranslate2 engine needs the extra `fast`")
     search = SearchConfig(beam=2, extra_length=3)
@@ -162,7 +162,7 @@ def test_both_engines_find_the_same_words_and_go_on_from_there(trained: Path, en
         assert max(one.probability for one in found if one.word != word.rstrip(".")) <= others[place] + 1e-6
 
 
-def test_what_is_asked_of_a_translation_holds_behind_a_chosen_word(trained: Path):
+def test_safeguards_hold_behind_a_chosen_word(trained: Path):
     search = SearchConfig(beam=2, extra_length=3)
     translator = Translator.load(trained, search)
     found = [one.translation.text for one in translator.alternatives(TEXT, count=2)]
@@ -175,7 +175,7 @@ def test_what_is_asked_of_a_translation_holds_behind_a_chosen_word(trained: Path
     assert [one.translation.text for one in whole] == [f"- {text} {rest}" for text in found]
 
 
-def test_a_text_without_words_has_none_and_wrong_arguments_are_explained(trained: Path):
+def test_text_without_words_has_none_and_wrong_arguments_are_explained(trained: Path):
     translator = Translator.load(trained, SearchConfig(beam=2, extra_length=3))
     assert (
         translator.alternatives("") == translator.alternatives("42") == translator.alternatives("<b>1</b>", "x") == []

@@ -17,7 +17,7 @@ from dragoman.translation.safeguards import NO_SAFEGUARDS
 from dragoman.translation.translator import Translator
 
 
-def test_it_is_equation_14_of_wu_et_al():
+def test_coverage_penalty_is_equation_14_of_wu_et_al():
     # Three target tokens and the end look at two source tokens and the end.
     weights = torch.tensor([[0.5, 0.1, 0.4], [0.25, 0.1, 0.65], [0.5, 0.0, 0.5], [0.1, 0.2, 0.7]])
     expected = 0.2 * (math.log(1.0) + math.log(0.1 + 0.1 + 0.0 + 0.2))
@@ -44,7 +44,7 @@ def test_hypotheses_are_ranked_by_score_and_coverage():
     assert same == found
 
 
-def test_a_translator_chooses_among_all_beams(trained):
+def test_translator_chooses_among_all_beams(trained):
     text = ["The dog sees 2 cats.", "The black dog and the small bird see the man."]
     search = SearchConfig(beam=4, n_best=2, coverage_penalty=5.0)
     translator = Translator.load(trained, search, NO_SAFEGUARDS)
@@ -61,7 +61,7 @@ def test_a_translator_chooses_among_all_beams(trained):
     assert [output.score for output in plain] != pytest.approx([output.score for output in outputs])  # the control
 
 
-def test_it_needs_several_beams():
+def test_coverage_penalty_needs_several_beams():
     for wrong in ({"beam": 1}, {"temperature": 1.0}):
         with pytest.raises(UsageError, match="several beams"):
             SearchConfig(coverage_penalty=0.2, **wrong)
@@ -69,7 +69,7 @@ def test_it_needs_several_beams():
         SearchConfig(coverage_penalty=-1)
 
 
-def test_a_model_without_attention_is_searched_without_it():
+def test_model_without_attention_is_searched_without_it():
     model = make("gru without attention")
     tokenizer = Tokenizer({piece: id for id, piece in enumerate(RESERVED)}, [])
     covered, plain = (

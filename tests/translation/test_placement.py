@@ -1,6 +1,7 @@
 """Terms of a glossary in the place of a translation's own words, as attention shows it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -37,7 +38,7 @@ def spanish() -> Tokenizer:
 @pytest.fixture
 def placer(spanish: Tokenizer) -> TermPlacer:
     torch.manual_seed(1)
-    return TermPlacer(build(TINY, len(spanish)).eval(), Tokenizers.of(spanish), AlignmentHead(1))
+    return TermPlacer(build(TINY, len(spanish)).eval(), Tokenizers.from_tokenizer(spanish), AlignmentHead(1))
 
 
 def attention(
@@ -60,12 +61,19 @@ def drafts(placer: TermPlacer) -> Draft:
         output: str,
         links: dict[str, str],
         prefix: str = "",
+        target_tag_ids: Sequence[int] = (),
         weight: float = 1.0,
         glossary: Glossary = GLOSSARY,
         loss: float = 1.0,
     ) -> list[str]:
         encode = placer.tokenizers.source.encode
-        segment = Segment(SOURCE, encode(SOURCE), prefix_ids=encode(prefix), terms=tuple(glossary.find(SOURCE)))
+        segment = Segment(
+            SOURCE,
+            encode(SOURCE),
+            target_tag_ids=list(target_tag_ids),
+            prefix_ids=encode(prefix),
+            terms=tuple(glossary.find(SOURCE)),
+        )
         losses = dict.fromkeys(placer._missing(segment, encode(output)), torch.full([len(encode(output))], loss))
         weights = attention(placer.tokenizers.source, SOURCE, output, links, weight)
         found = placer._drafts(segment, encode(output), weights, losses)
@@ -91,16 +99,14 @@ LINKS = {"rey": "king", "casa": "house"}
         ("hogar y monarca", {}, []),
     ],
 )  # fmt: skip
-def test_a_term_replaces_the_word_that_attends_to_its_source(
+def test_term_replaces_the_word_that_attends_to_its_source(
     drafts: Draft, output: str, links: dict[str, str], expected: list[str]
 ):
     """In each of its forms; the words around it stay; nothing where a term has no place."""
     assert drafts(output, links) == expected
 
 
-def test_a_term_that_a_search_said_must_stand_where_its_source_is_read(
-    placer: TermPlacer, monkeypatch: pytest.MonkeyPatch
-):
+def test_term_of_a_search_must_stand_where_its_source_is_read(placer: TermPlacer, monkeypatch: pytest.MonkeyPatch):
     segment = Segment(SOURCE, placer.tokenizers.source.encode(SOURCE), terms=tuple(GLOSSARY.find(SOURCE))[:1])
     texts = ["Monarca el rey vio.", "El monarca vio.", "El rey vio."]
     links = [{"rey": "king"}, {"monarca": "king"}, {"rey": "king"}]
@@ -113,7 +119,7 @@ def test_a_term_that_a_search_said_must_stand_where_its_source_is_read(
         assert placer.stand([segment] * 3, outputs) == expected
 
 
-def test_a_word_that_is_as_probable_without_the_source_of_a_term_stays(drafts: Draft):
+def test_word_as_probable_without_the_source_of_a_term_stays(drafts: Draft):
     """Attention alone is often wrong."""
     assert drafts("El rey vio la casa.", {"rey": "king"}, loss=0.9) == []
     assert drafts("El rey vio la casa.", {"rey": "king"}, loss=1.1) == ["El monarca vio la casa."]
@@ -124,7 +130,7 @@ def test_numbers_and_parts_of_words_are_never_replaced(drafts: Draft, word: str,
     assert drafts(f"El {word} vio.", {word: "king"}) == ["El monarca vio."] * replaced
 
 
-def test_what_a_word_loses_is_measured_without_the_source_of_the_term(placer: TermPlacer):
+def test_losses_are_measured_without_the_source_of_the_term(placer: TermPlacer):
     encode = placer.tokenizers.source.encode
     segment, output = Segment(SOURCE, encode(SOURCE), terms=tuple(GLOSSARY.find(SOURCE))), encode("El rey vio la casa.")
     (losses,) = placer._losses([segment], [output], [segment.terms])
@@ -137,14 +143,14 @@ def test_what_a_word_loses_is_measured_without_the_source_of_the_term(placer: Te
     assert not torch.allclose(*losses.values())  # the control
 
 
-def test_a_term_of_several_words_replaces_the_words_beside_that_belong_to_it(drafts: Draft):
+def test_term_of_several_words_replaces_neighbours_that_belong_to_it(drafts: Draft):
     links, output = {"la": "the", "casa": "house"}, "El rey vio la casa."
     terms = [Glossary([Entry(source, ("el hogar",), "any")]) for source in ("the house", "house")]
     expected = ["El rey vio el hogar.", "El rey vio la el hogar."]
     assert [drafts(output, links, glossary=glossary)[0] for glossary in terms] == expected
 
 
-def test_two_terms_do_not_share_words(placer: TermPlacer):
+def test_terms_do_not_share_words(placer: TermPlacer):
     glossary, output = Glossary([Entry("The king", ("hogares",)), Entry("house", ("monarca",))]), "El rey vio la casa"
     encode, decode = placer.tokenizers.source.encode, placer.tokenizers.source.decode
     segment = Segment(SOURCE, encode(SOURCE), terms=tuple(glossary.find(SOURCE)))
@@ -160,14 +166,21 @@ def test_two_terms_do_not_share_words(placer: TermPlacer):
     assert draft(king, {"El": "house"}) == "Hogares vio la casa"
 
 
-def test_a_prefix_stays_and_faint_attention_says_nothing(drafts: Draft):
+def test_prefix_stays_and_faint_attention_says_nothing(drafts: Draft):
     output = "El rey vio la casa."
     assert drafts(output, LINKS, prefix="El") == drafts(output, LINKS, weight=0.5) != []  # the control
     assert drafts(output, LINKS, prefix="El rey") == ["El rey vio la hogar.", "El rey vio la hogares."]
     assert drafts(output, LINKS, weight=0.1) == []
 
 
-def test_the_most_probable_form_is_taken_with_the_score_of_the_model(
+def test_target_tag_stays_as_a_prefix_does(drafts: Draft, spanish: Tokenizer):
+    output, begun = "El rey vio la casa.", spanish.encode("El rey")
+    assert drafts(output, LINKS, target_tag_ids=begun) == drafts(output, LINKS, prefix="El rey")
+    assert drafts(output, LINKS, target_tag_ids=begun[:1], prefix="rey") == drafts(output, LINKS, prefix="El rey")
+    assert drafts(output, LINKS, target_tag_ids=begun) != drafts(output, LINKS)  # the control
+
+
+def test_most_probable_form_is_taken_with_the_score_of_the_model(
     placer: TermPlacer, drafts: Draft, monkeypatch: pytest.MonkeyPatch
 ):
     output = "El rey vio la casa."
@@ -182,6 +195,13 @@ def test_the_most_probable_form_is_taken_with_the_score_of_the_model(
     assert placed
     assert (placed.tokens, placed.score) == (forms[totals.index(max(totals))], pytest.approx(max(totals)))
     assert nothing is None
+    monkeypatch.setattr(placement, "alignment_weights", lambda *_: [links])
+    tagged = replace(segment, target_tag_ids=encode("El"))
+    (behind_tag,) = placer.place([tagged], [Hypothesis(encode(output), 0.0)], 0.0)
+    likelihoods = [own.after(len(encode("El"))).total for own in score(placer.model, [segment.ids] * len(forms), forms)]
+    assert behind_tag
+    assert behind_tag.score == pytest.approx(max(likelihoods))
+    assert behind_tag.score > placed.score  # the control: a score without the tag's tokens
 
 
 @pytest.mark.parametrize(
@@ -193,7 +213,7 @@ def test_the_most_probable_form_is_taken_with_the_score_of_the_model(
         ("El rey vio al rey.", "El rey y el rey.", "El monarca vio al rey.", 3),
     ],
 )  # fmt: skip
-def test_a_term_takes_the_place_of_a_forbidden_word(
+def test_term_takes_the_place_of_a_forbidden_word(
     spanish: Tokenizer, monkeypatch: pytest.MonkeyPatch, plain: str, without_rey: str, expected: str, searches: int
 ):
     """The result is checked again: what is still forbidden is avoided by another search, or flagged."""
@@ -223,7 +243,7 @@ def test_a_term_takes_the_place_of_a_forbidden_word(
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_with_their_terms_translations_are_in_the_order_of_their_scores_each_once(
+def test_translations_with_terms_are_distinct_and_in_order_of_score(
     spanish: Tokenizer, monkeypatch: pytest.MonkeyPatch, beam: int
 ):
     """The best of the search stays the best, as without alternatives."""
@@ -248,7 +268,7 @@ def test_with_their_terms_translations_are_in_the_order_of_their_scores_each_onc
     assert [found.text, *(one.text for one in found.alternatives)] == (expected if beam > 1 else expected[:1])
 
 
-def test_what_stands_around_a_term_must_make_sense_and_the_term_need_not(monkeypatch: pytest.MonkeyPatch):
+def test_words_around_a_term_must_make_sense_and_the_term_need_not(monkeypatch: pytest.MonkeyPatch):
     model = build(TINY, 10)
     free = Likelihood([5, 6, 2], [-1.0, -1.0, -1.0])
     cases = [([5, 7, 2], [-1.5, -30.0, -1.5]), ([7, 5, 2], [-30.0, -3.0, -1.5]), ([5, 8, 2], [-1.5, -30.0, -1.5])]

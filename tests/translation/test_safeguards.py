@@ -96,7 +96,7 @@ def test_placeholders_come_back_once_each_whatever_the_model_predicts(dictated, 
 
 @pytest.mark.parametrize("speech", SPEECHES)
 @pytest.mark.parametrize("prefix", ["Hallo {name},", "Hallo", "{name}", "<b>%s</b>:"])
-def test_a_translation_begins_with_its_prefix_also_after_a_second_search(dictated, speech: str, prefix: str):
+def test_translation_begins_with_its_prefix_also_after_a_second_search(dictated, speech: str, prefix: str):
     texts = ["The dog sees {name}", "The dog", "{name} %s", "<b>The dog</b> sees %s"]
     translations = dictated(SPEECHES[speech], honour_prefix=True).translate(texts, prefixes=[prefix] * 4)
     for text, translation in zip(texts, translations, strict=True):
@@ -105,9 +105,7 @@ def test_a_translation_begins_with_its_prefix_also_after_a_second_search(dictate
         assert not any("prefix" in flag or flag.startswith(("lost", "invented")) for flag in translation.flags)
 
 
-def test_every_rank_of_a_second_search_has_the_placeholders_and_stands_in_order(
-    translator: Translator, pairs: list[Pair]
-):
+def test_second_search_restores_placeholders_in_all_ranks_in_order(translator: Translator, pairs: list[Pair]):
     texts = [f"{source} {{name}} %s" for source, _ in pairs[:8]]
     translations = translator.replace(search=SearchConfig(beam=4, n_best=4)).translate(texts)
     assert sum(translation.retried for translation in translations) > 2
@@ -119,7 +117,7 @@ def test_every_rank_of_a_second_search_has_the_placeholders_and_stands_in_order(
             assert all(placeholders.compare(text, rank.text) == ([], []) for rank in ranks)
 
 
-def test_a_translation_without_a_fault_is_not_searched_for_again(dictated):
+def test_translation_without_a_fault_is_not_searched_for_again(dictated):
     translator = dictated(lambda text, _: text.replace("The dog", "Der Hund"))
     (translation,) = translator.translate(["The dog {name}"])
     assert (translation.text, translation.retried) == ("Der Hund {name}", False)
@@ -169,7 +167,7 @@ def test_words_are_aligned_as_without_the_placeholders_that_were_put_back(dictat
     assert plain
 
 
-def test_an_empty_translation_is_replaced_by_one_with_words(dictated):
+def test_empty_translation_is_replaced_by_one_with_words(dictated):
     def say_on_demand(text: str, search: SearchConfig) -> str:
         return "Der König." if search.min_length else ""
 
@@ -181,7 +179,7 @@ def test_an_empty_translation_is_replaced_by_one_with_words(dictated):
     assert (translation.text, translation.flags, translation.retried) == ("", ("empty",), True)
 
 
-def test_a_flag_of_several_segments_is_named_once(dictated):
+def test_flag_of_several_segments_is_named_once(dictated):
     (translation,) = dictated(lambda *_: "der " * 9).translate(["The dog sees. " * 3])
     assert (len(translation.segments), translation.flags) == (3, ("loop",))
 
@@ -201,7 +199,7 @@ def test_nonsense_is_searched_for_again_and_the_better_one_is_kept(dictated):
 
 
 @pytest.mark.parametrize("search", [SearchConfig(beam=1), SearchConfig(beam=4, coverage_penalty=0.2)])
-def test_an_output_that_reaches_the_last_position_breaks_nothing(tokenizer: Tokenizer, search: SearchConfig):
+def test_output_that_reaches_the_last_position_breaks_nothing(tokenizer: Tokenizer, search: SearchConfig):
     """Its alignment would need one more position."""
     config = dataclasses.replace(TINY, positions="learned", max_length=24, output_bias=True)
     torch.manual_seed(0)
@@ -229,9 +227,7 @@ def translator(trained: Path) -> Translator:
         SearchConfig(beam=6, coverage_penalty=0.2, patience=2.0, no_repeat_ngram=2, min_length=3, n_best=6),
     ],
 )
-def test_whatever_the_first_search_is_the_second_one_is_a_plain_beam_search(
-    trained: Path, search: SearchConfig, pairs: list[Pair]
-):
+def test_second_search_is_always_a_plain_beam_search(trained: Path, search: SearchConfig, pairs: list[Pair]):
     second = careful_search(search)
     assert (second.beam_groups, second.temperature, second.n_best) == (1, None, min(search.n_best, second.beam))
     assert second.beam >= max(search.beam, 4)
@@ -255,16 +251,16 @@ def test_numbers_come_back_on_request(dictated):
 
 
 @pytest.mark.parametrize("text", ["!!!", "ok", "😀", "-", "1", "A", "?", "...", "OK.", "…"])
-def test_a_short_text_that_comes_back_as_it_is_has_no_fault(dictated, text: str):
+def test_short_text_that_comes_back_as_it_is_has_no_fault(dictated, text: str):
     (translation,) = dictated(SPEECHES["the source"]).translate([text])
     assert (translation.text, translation.flags, translation.retried) == (text, (), False)
 
 
-def test_a_real_pair_has_no_fault(pairs: list[Pair]):
+def test_real_pair_has_no_fault(pairs: list[Pair]):
     assert not [pair for pair in pairs if find_faults(*pair)]
 
 
-def test_only_a_translation_with_a_forbidden_word_is_another_one(translator: Translator, pairs: list[Pair]):
+def test_forbidden_words_change_only_the_translations_that_have_them(translator: Translator, pairs: list[Pair]):
     sources = [source for source, _ in pairs[:40]]
     free = translator.translate(sources)
     said = [word for translation in free for word in translation.text.split() if word.isalpha()]
@@ -289,7 +285,7 @@ def test_only_a_translation_with_a_forbidden_word_is_another_one(translator: Tra
         ("개", False, ["개가 개"], ["무지개"]),
     ],
 )  # fmt: skip
-def test_a_forbidden_word_is_a_whole_word(dictated, word: str, exact: bool, found: list[str], not_found: list[str]):
+def test_forbidden_word_is_a_whole_word(dictated, word: str, exact: bool, found: list[str], not_found: list[str]):
     """In the case that was asked for; it is flagged where a search cannot avoid it."""
     safeguards = Safeguards(faults=False, **{"forbidden_exact" if exact else "forbidden": (word,)})
     for text in found + not_found:
@@ -297,7 +293,7 @@ def test_a_forbidden_word_is_a_whole_word(dictated, word: str, exact: bool, foun
         assert translation.flags == (f"has {' '.join(word.split())}",) * (text in found), text
 
 
-def test_a_forbidden_word_is_kept_from_the_search_after_opening_marks_too(tokenizer: Tokenizer):
+def test_forbidden_word_is_kept_from_the_search_after_opening_marks_too(tokenizer: Tokenizer):
     words = Safeguards(forbidden=("dog",)).forbidden_words
     sequences = {tokenizer.decode(ids) for ids in forbidden_sequences(words, tokenizer)}
     assert {"dog", "Dog", "DOG", "¿dog", "(Dog", "“DOG"} < sequences
@@ -308,12 +304,12 @@ def test_a_forbidden_word_is_kept_from_the_search_after_opening_marks_too(tokeni
     assert {tokenizer.pieces[ids[0]] for ids in horse if len(ids) == 1} >= longer != set()
 
 
-def test_a_forbidden_word_is_not_blank():
+def test_forbidden_word_is_not_blank():
     with pytest.raises(UsageError, match="a forbidden word must not be blank"):
         Safeguards(forbidden=("dog", " "))
 
 
-def test_a_glossary_and_forbidden_words_do_not_contradict_each_other():
+def test_glossary_and_forbidden_words_do_not_contradict_each_other():
     """A term that can only be written with a forbidden word is refused; of several forms the others are left."""
     for targets, forbidden in ((("Rey",), {"forbidden": ("rey",)}), (("el Rey", "Rey"), {"forbidden_exact": ("Rey",)})):
         with pytest.raises(UsageError, match=r"the glossary translates 'king' as '(el )?Rey'.* forbidden"):
@@ -325,7 +321,7 @@ def test_a_glossary_and_forbidden_words_do_not_contradict_each_other():
     assert (free[0].targets, bound[0].targets) == (("rey", "monarca", "Rey", "Monarca"), ("monarca", "Monarca"))
 
 
-def test_a_glossary_needs_a_search_that_can_force_terms(translator: Translator):
+def test_glossary_needs_a_search_that_can_force_terms(translator: Translator):
     terms = Safeguards(glossary=Glossary([Entry("dog", ("개",), "any")]))
     for search in (SearchConfig(temperature=1.0), SearchConfig(beam=4, beam_groups=2)):
         with pytest.raises(UsageError, match="a glossary needs a plain beam search"):
@@ -351,7 +347,7 @@ def test_terms_of_a_glossary_stand_in_the_output(translator: Translator, pairs: 
 
 
 @pytest.mark.parametrize("n_best", [1, 2])
-def test_a_glossary_changes_only_translations_that_miss_a_term(
+def test_glossary_changes_only_translations_that_miss_a_term(
     monkeypatch: pytest.MonkeyPatch, translator: Translator, pairs: list[Pair], n_best: int
 ):
     monkeypatch.setattr(placement, "MIN_LOSS", 0.0)  # a model trained so shortly hardly depends on any source word
@@ -370,14 +366,14 @@ def test_a_glossary_changes_only_translations_that_miss_a_term(
         assert all(not check_terms(glossary.find(one.segments[0][0]), own.text).missed for own in one.alternatives)
 
 
-def test_a_term_inside_a_placeholder_is_not_translated():
+def test_term_inside_a_placeholder_is_not_translated():
     glossary = Glossary([Entry("dog", ("Hund",))])
     text = "Open {dog} at https://example.org/dog with `dog` <dog> and a dog"
     assert len(Safeguards(glossary=glossary).find_terms(text)) == 1
     assert len(Safeguards(glossary=glossary, placeholders=False).find_terms(text)) == 5  # the control
 
 
-def test_a_missed_term_is_flagged_and_a_met_one_reported(tokenizer: Tokenizer):
+def test_missed_term_is_flagged_and_a_met_one_reported(tokenizer: Tokenizer):
     """By a model without attention, which cannot show in the place of which word the other term belongs."""
     safeguards = Safeguards(glossary=Glossary([Entry("dog", ("Hund",)), Entry("cat", ("Katze",))]))
     model = build(RecurrentConfig(d_model=16, attention="none"), len(tokenizer)).eval()
@@ -387,7 +383,7 @@ def test_a_missed_term_is_flagged_and_a_met_one_reported(tokenizer: Tokenizer):
     assert (translation.flags, translation.terms_met) == (("no cat",), ("dog",))
 
 
-def test_the_text_of_a_prefix_is_kept(translator: Translator, pairs: list[Pair]):
+def test_text_of_a_prefix_is_kept(translator: Translator, pairs: list[Pair]):
     sources = [source for source, _ in pairs[:10]]
     prefixes = [" ".join(target.split()[:1]) for _, target in pairs[1:11]]
     translator = translator.replace(safeguards=NO_SAFEGUARDS)
@@ -396,7 +392,7 @@ def test_the_text_of_a_prefix_is_kept(translator: Translator, pairs: list[Pair])
     assert [one.text for one in free] != [one.text for one in bound]
 
 
-def test_a_text_without_words_stays_behind_its_prefix(dictated):
+def test_text_without_words_stays_behind_its_prefix(dictated):
     texts = ["42", "3.5", "!", "{x}", "4 < 5", ""]
     translator = dictated(lambda source, search: "nonsense", honour_prefix=True)
     found = [translation.text for translation in translator.translate(texts, prefixes="4")]
@@ -404,14 +400,14 @@ def test_a_text_without_words_stays_behind_its_prefix(dictated):
     assert "nonsense" in translator.translate(["dog"], prefixes="4")[0].text  # the control
 
 
-def test_a_lost_prefix_is_flagged(dictated):
+def test_lost_prefix_is_flagged(dictated):
     translator = dictated(SPEECHES["the words backwards"])
     (translation,) = translator.translate(["The dog sees"], prefixes=["Hallo"])
     assert "lost prefix" in translation.flags
 
 
 @pytest.mark.parametrize("safeguards", [NO_SAFEGUARDS, Safeguards()])
-def test_a_prefix_that_repeats_itself_stays_where_repetitions_are_forbidden(trained: Path, safeguards: Safeguards):
+def test_prefix_that_repeats_itself_stays_where_repetitions_are_forbidden(trained: Path, safeguards: Safeguards):
     prefix = "한 한 한 한 한 한"
     translator = Translator.load(trained, SearchConfig(beam=2, no_repeat_ngram=2), safeguards)
     (translation,) = translator.translate(["The dog sees {name}"], prefixes=[prefix])

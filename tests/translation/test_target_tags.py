@@ -4,37 +4,40 @@ import dataclasses
 import json
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from conftest import TINY, run_config, run_training, signed_again, tiny_transformer, write_tsv
 from imported import LINES, tokenizer_of, trained_model
 
-from dragoman.alternatives import bare_words
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.dataset import TARGET, Pairs
 from dragoman.data.spec import CorpusSpec, parse_corpora
 from dragoman.data.tokenizer import BOS, EOS
 from dragoman.data.tokenizers import Tokenizers
-from dragoman.decoding.engine import Constraints
+from dragoman.decoding.engine import Constraints, Engine
 from dragoman.decoding.forced import score
+from dragoman.decoding.search import Hypothesis
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import new_folder
 from dragoman.inspection.history import encode_pair, read_film, read_history
-from dragoman.inspection.inspection import inspect, run_forced
+from dragoman.inspection.inspect import inspect, run_forced
 from dragoman.inspection.occlusion import occlusion
 from dragoman.model import Model, build
 from dragoman.model_folder import read_model, write_model
 from dragoman.server.runs import RunFolders
+from dragoman.storage.writing import new_folder
 from dragoman.text.faults import find_faults
 from dragoman.text.origin import Origin
 from dragoman.text.tags import DefaultTags
 from dragoman.training.average import average
 from dragoman.training.checkpoint import by_step, checkpoints
-from dragoman.translation.safeguards import NO_SAFEGUARDS
+from dragoman.translation.alternatives import bare_words
+from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
 from dragoman.translation.translator import Translator
 
 Pair = tuple[str, str]
@@ -59,14 +62,14 @@ def translator(languages: Path) -> Translator:
     return Translator.load(languages, SearchConfig(beam=2, extra_length=6), NO_SAFEGUARDS)
 
 
-def test_a_language_without_dev_pairs_is_in_a_script_of_the_model(languages: Path):
+def test_language_without_dev_pairs_is_in_a_script_of_the_model(languages: Path):
     scripts = Translator.load(languages).scripts
     assert scripts == ("HANGUL", "LATIN")
     for output, wrong in (("개가 있어요.", False), ("A dog is here.", False), ("Собака здесь.", True)):
         assert ("wrong script" in find_faults("Un perro.", output, scripts=scripts)) is wrong
 
 
-def test_the_film_of_a_run_reads_a_sample_with_its_tags(languages: Path, pairs: list[Pair]):
+def test_film_of_a_run_reads_a_sample_with_its_tags(languages: Path, pairs: list[Pair]):
     folders = RunFolders(languages.parent)
     samples = folders.samples(languages, folders.sampled(languages)[-1])
     assert [sample["target tag"] for sample in samples] == ["ko"] * len(samples)
@@ -86,7 +89,7 @@ def hangul(text: str) -> bool:
     return any("가" <= character <= "힣" for character in text)
 
 
-def test_the_tag_decides_the_language_and_is_not_shown(translator: Translator, pairs: list[Pair]):
+def test_tag_decides_the_language_and_is_not_shown(translator: Translator, pairs: list[Pair]):
     sources = [source for source, _ in pairs[190:]]
     tags = ["ko", "en"] * (len(sources) // 2)
     found = translator.translate(sources, target_tags=tags)
@@ -101,8 +104,41 @@ def test_the_tag_decides_the_language_and_is_not_shown(translator: Translator, p
         translator.translate(sources[0], target_tags="fr")
 
 
+class CountingEngine:
+    """Searches as another engine, and remembers how many sources each search has."""
+
+    def __init__(self, engine: Engine):
+        self.engine, self.searches = engine, list[int]()
+        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
+
+    def search(self, sources: Sequence[Ids], *settings: Any) -> list[list[Hypothesis]]:
+        self.searches.append(len(sources))
+        return self.engine.search(sources, *settings)
+
+
+def test_texts_with_two_target_tags_are_one_search(translator: Translator, pairs: list[Pair]):
+    engine = CountingEngine(translator.engine)
+    guarded = translator.replace(engine=engine, safeguards=Safeguards())
+    sources, tags = [source for source, _ in pairs[190:196]], ["ko", "en", "en", "ko", "en", "ko"]
+    together = guarded.translate(sources, target_tags=tags, alignments=True)
+    first, *retries = engine.searches
+    assert first == 6
+    assert len(retries) <= 1
+    engine.searches.clear()
+    for tag in ("ko", "en"):
+        rows = [row for row in range(6) if tags[row] == tag]
+        alone = guarded.replace(target_tag=tag).translate([sources[row] for row in rows], alignments=True)
+        for row, expected in zip(rows, alone, strict=True):
+            assert dataclasses.replace(together[row], score=0.0) == dataclasses.replace(expected, score=0.0)
+            assert together[row].score == pytest.approx(expected.score, abs=1e-5)
+    assert engine.searches[0] == 3  # the control: one search for each tag
+    assert len({translation.alignment for translation in together}) > 1
+    others = guarded.translate(sources, target_tags=tags[::-1])
+    assert [other.text for other in others] != [translation.text for translation in together]
+
+
 @pytest.mark.parametrize("beam", [1, 3])
-def test_the_tag_is_certain_and_the_rest_is_the_models(translator: Translator, pairs: list[Pair], beam: int):
+def test_tag_is_certain_and_the_rest_is_the_models(translator: Translator, pairs: list[Pair], beam: int):
     """Held against forced decoding: the score of what is found, without the tag; and against other tags."""
     model, target = translator.model, translator.tokenizers.target
     source = translator.tokenizers.source.encode(pairs[0][0])
@@ -118,10 +154,11 @@ def test_the_tag_is_certain_and_the_rest_is_the_models(translator: Translator, p
     assert [one.score for one in whole] != pytest.approx([one.score for one in found], abs=1e-2)  # the control
 
 
-def test_a_prefix_comes_behind_the_tag(translator: Translator, pairs: list[Pair]):
+def test_prefix_comes_behind_the_tag(translator: Translator, pairs: list[Pair]):
     tagged = translator.replace(target_tag="ko")
     found = tagged.translate(pairs[0][0], prefixes="말 3")
     assert found.text.startswith("말 3")
+    assert (found.retried, "lost prefix" in found.flags) == (False, False)
     assert found.tokens[0][:3] == tuple([*tagged.target_tag_ids, *tagged.tokenizers.target.encode("말 3")][:3])
 
 
@@ -155,7 +192,7 @@ def test_next_words_are_those_behind_the_tag(translator: Translator, pairs: list
         assert first.translation.text.startswith(first.word)
 
 
-def test_an_inspection_is_of_the_translation_alone(translator: Translator, pairs: list[Pair]):
+def test_inspection_is_of_the_translation_alone(translator: Translator, pairs: list[Pair]):
     tagged, text = translator.replace(target_tag="ko"), pairs[0][0]
     for translation in (None, pairs[0][1]):
         found = inspect(tagged, text, translation)
@@ -214,7 +251,7 @@ def test_corpora_have_target_tags(dragoman, languages: Path, pairs: list[Pair], 
 
 
 @pytest.mark.parametrize("beam", ["1", "3"])
-def test_the_command_line_has_target_tags(dragoman, languages: Path, pairs: list[Pair], beam: str):
+def test_command_line_has_target_tags(dragoman, languages: Path, pairs: list[Pair], beam: str):
     for tag in ("ko", "en"):
         words = ["--target-tag", tag, "--beam", beam, "--word-scores", "--output-format", "jsonl"]
         found = json.loads(dragoman("translate", "-m", languages, pairs[0][0], *words).out)
@@ -254,7 +291,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model.output.bias[[0, 1, tokenizer.unknown]] += 5
         model.output.bias[EOS] += 2
     with new_folder(tmp_path_factory.mktemp("imported") / "model") as draft:
-        write_model(draft, model, Tokenizers.of(tokenizer), "# card\n")
+        write_model(draft, model, Tokenizers.from_tokenizer(tokenizer), "# card\n")
     return draft.parent / "model"
 
 
@@ -266,7 +303,7 @@ def said(model: Model, sources: list[Ids], search: SearchConfig, **more) -> set[
 @pytest.mark.parametrize(
     "search", [SearchConfig(beam=1), SearchConfig(beam=3), SearchConfig(beam=1, temperature=1.0)], ids=str
 )
-def test_no_search_says_what_is_no_word(imported: Path, search: SearchConfig):
+def test_searches_never_say_what_is_no_word(imported: Path, search: SearchConfig):
     model, tokenizers = read_model(imported)
     sources = tokenizers.source.encode_all(LINES[:10])
     unspeakable = {*tokenizers.target.suppressed}
@@ -292,7 +329,7 @@ def test_ctranslate2_says_none_of_them_either(imported: Path, monkeypatch: pytes
     assert not {token for one in found for own in one.tokens for token in own} & {*native.tokenizers.target.suppressed}
 
 
-def test_a_sentencepiece_folder_is_trained_on_and_does_everything(
+def test_sentencepiece_folder_is_trained_on_and_does_everything(
     imported: Path, pairs: list[Pair], tmp_path: Path, dragoman
 ):
     corpus = write_tsv(tmp_path / "train.tsv", pairs[:60]), write_tsv(tmp_path / "dev.tsv", pairs[190:])
@@ -333,15 +370,15 @@ def test_a_sentencepiece_folder_is_trained_on_and_does_everything(
         ran = dragoman(*words)
         assert ran.code == 0, (words, ran.err)
     for change, message in (
-        ({"vocabulary": 900}, "cannot learn new subwords, tags or marks"),
-        ({"train": (corpus[0], "tag=news")}, "cannot learn new subwords, tags or marks"),
+        ({"vocabulary": 900}, "cannot learn new subwords or tags"),
+        ({"train": (corpus[0], "tag=news")}, "cannot learn new subwords or tags"),
         ({"training": dataclasses.replace(config.training, bpe_dropout=0.1)}, "BPE-dropout needs tokenizers"),
     ):
         with pytest.raises(UsageError, match=message):
             run_training(dataclasses.replace(config, out=str(tmp_path / "other"), **change))
 
 
-def test_a_folder_may_have_default_tags_and_an_origin(dragoman, languages: Path, pairs: list[Pair], tmp_path: Path):
+def test_folder_may_have_default_tags_and_an_origin(dragoman, languages: Path, pairs: list[Pair], tmp_path: Path):
     folder = shutil.copytree((languages / "best").resolve(), tmp_path / "model")
     (folder / DefaultTags.RECORD).write_text(DefaultTags(target="ko").as_json())
     (folder / Origin.RECORD).write_text(Origin("hub:someone/some-model", "cc-by-4.0").as_json())
@@ -399,7 +436,7 @@ def test_a_folder_may_have_default_tags_and_an_origin(dragoman, languages: Path,
         Translator.load(folder)
 
 
-def test_the_history_of_a_run_shows_the_words_behind_the_tag(languages: Path, pairs: list[Pair]):
+def test_history_of_a_run_shows_the_words_behind_the_tag(languages: Path, pairs: list[Pair]):
     folder = (languages / "best").resolve()
     found = read_history("run", {1: folder}, pairs[190:], [""] * 10, 2, target_tags=["ko"] * 10)
     plain = read_history("run", {1: folder}, pairs[190:], [""] * 10, 2)
@@ -416,6 +453,6 @@ def test_corpora_with_other_target_tags_do_not_share_a_file(dragoman, pairs: lis
     assert "are for dragoman train" in dragoman("split", file, "target-tag=ko", "--dev", 2, "--out", tmp_path).err
 
 
-def test_a_corpus_spec_is_made_of_checked_tags():
+def test_corpus_spec_is_made_of_checked_tags():
     with pytest.raises(UsageError, match="a tag is 1 to 40"):
         CorpusSpec(("a.tsv",), target_tag="a b")

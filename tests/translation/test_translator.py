@@ -27,16 +27,17 @@ from dragoman.decoding.engine import Constraints
 from dragoman.decoding.forced import score
 from dragoman.decoding.torch_engine import MIN_BEAMS_WITH_TERMS, SEARCH_TOKENS, TorchEngine
 from dragoman.errors import UsageError
-from dragoman.files import replace_link
 from dragoman.model import build
 from dragoman.model_folder import read_model
+from dragoman.storage.writing import replace_link
 from dragoman.text.extent import SourceExtent
 from dragoman.text.glossary import Entry, Glossary
 from dragoman.translation import engines
+from dragoman.translation.prefixes import divide_prefix
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
-from dragoman.translation.segments import Segment, divide_prefix
+from dragoman.translation.segments import Segment, space_after, spaced_outputs
 from dragoman.translation.translation import Translation
-from dragoman.translation.translator import MAX_SOURCE_TOKENS, Translator, space_after, spaced_outputs
+from dragoman.translation.translator import MAX_SOURCE_TOKENS, Translator
 
 SHORT = SearchConfig(beam=2, extra_length=3)
 PROBE = "The dog sees 5 red horses."
@@ -106,7 +107,7 @@ def test_runs_of_white_space_are_read_as_one_space(translator: Translator, pairs
 
 @settings(max_examples=20)
 @given(many=texts)
-def test_there_is_one_line_for_each_text_and_blank_ones_stay(translator: Translator, many: list[str]):
+def test_translate_gives_each_text_one_line_and_leaves_blank_ones(translator: Translator, many: list[str]):
     translations = translator.translate(many)
     assert len(translations) == len(many)
     for text, translation in zip(many, translations, strict=True):
@@ -141,14 +142,14 @@ def test_texts_are_translated_in_a_crowd_and_in_a_stream_as_alone(translator: Tr
     assert list(translator.stream(iter(()))) == []
 
 
-def test_a_stream_reads_no_more_than_it_needs(translator: Translator):
+def test_stream_reads_no_more_than_it_needs(translator: Translator):
     read = []
     stream = translator.stream((read.append(number) or "The dog" for number in range(100)), 4)  # type: ignore[func-returns-value]
     next(stream)
     assert len(read) == 4
 
 
-def test_a_line_break_in_a_translation_becomes_a_space(tokenizer: Tokenizer):
+def test_line_break_in_a_translation_becomes_a_space(tokenizer: Tokenizer):
     newline = len(SPECIAL) + BYTES.index("<0x0A>")
     translator = with_favourite(tokenizer, newline)
     text = translator.translate(["The dog"])[0].text
@@ -191,7 +192,7 @@ def test_texts_are_cut_only_where_they_are_longer_than_the_limit(tokenizer: Toke
         ("none", SourceExtent(1, 20), 4),
     ],
 )
-def test_a_segment_has_as_many_sentences_as_a_training_source(
+def test_segment_has_as_many_sentences_as_a_training_source(
     translator: Translator, pairs: list[Pair], split: Split, extent: SourceExtent, segments: int
 ):
     """They are translated as texts by themselves, and joined again as they stood."""
@@ -212,7 +213,7 @@ def test_a_segment_has_as_many_sentences_as_a_training_source(
 @pytest.mark.parametrize(
     "text", ["42", "---", "!?", "...", "1234-5678", "😀 👍", "12:30", "5 + 7 = 12", "{name}", "<b>%d</b>"]
 )
-def test_a_text_without_words_stays_as_it_is(translator: Translator, text: str):
+def test_text_without_words_stays_as_it_is(translator: Translator, text: str):
     (translation,) = translator.replace(safeguards=Safeguards()).translate([text])
     assert (translation.text, translation.flags, translation.finished) == (text, (), True)
     hypotheses = translator.search_ids([translator.tokenizers.source.encode(text)])
@@ -222,7 +223,7 @@ def test_a_text_without_words_stays_as_it_is(translator: Translator, text: str):
 
 
 @pytest.mark.parametrize("text", ["The dog.", "The dog sees 2 red cats.", "The cat likes 3 dogs."])
-def test_a_space_behind_a_prefix_ends_its_last_word(translator: Translator, text: str):
+def test_space_behind_a_prefix_ends_its_last_word(translator: Translator, text: str):
     whole = translator.translate(text).text
     words = whole.split(" ")
     for count in range(1, len(words) + 1):
@@ -238,7 +239,7 @@ def test_a_space_behind_a_prefix_ends_its_last_word(translator: Translator, text
 
 
 @pytest.mark.parametrize("text", ["The dog likes 4 cats.", "The man sees 7 dogs."])
-def test_what_is_forbidden_does_not_follow_a_prefix_with_a_space_either(translator: Translator, text: str):
+def test_forbidden_words_do_not_follow_a_prefix_with_a_space_either(translator: Translator, text: str):
     words = translator.translate(text).text.split()
     for count in range(1, len(words)):
         begun, following = " ".join(words[:count]) + " ", words[count].rstrip(".")
@@ -250,7 +251,7 @@ def test_what_is_forbidden_does_not_follow_a_prefix_with_a_space_either(translat
         assert following not in {one.word for one in strict.alternatives(text, begun)}
 
 
-def test_a_term_may_take_the_place_of_the_word_behind_a_prefix_with_a_space(translator: Translator):
+def test_term_may_replace_the_word_after_a_prefix_with_a_space(translator: Translator):
     text = "The dog likes 4 cats."
     begun = translator.translate(text).text.split()[0] + " "
     ids = translator.tokenizers.source.encode(text)
@@ -261,7 +262,7 @@ def test_a_term_may_take_the_place_of_the_word_behind_a_prefix_with_a_space(tran
     assert len(plain.prefix_ids) > len(free.prefix_ids)  # the control: one word is chosen
 
 
-def test_a_prefix_is_divided_among_the_sentences_of_a_text(translator: Translator):
+def test_prefix_is_divided_among_the_sentences_of_a_text(translator: Translator):
     text, first = "The dog. The cat likes 3 dogs. The man.", "개가 봐요."
     second = translator.translate("The cat likes 3 dogs.", prefixes="말")
     third = translator.translate("The man.")
@@ -296,7 +297,7 @@ def test_other_words_are_those_where_the_prefix_ends(translator: Translator):
 
 @given(st.lists(st.sampled_from(["개가", "Mr.", "z. B.", "봐요.", "a?", "5.", "…", "。"]), min_size=1, max_size=9))
 @settings(max_examples=200)
-def test_a_divided_prefix_loses_nothing(words: list[str]):
+def test_divided_prefix_loses_nothing(words: list[str]):
     prefix = " ".join(words)
     texts = ["The dog.", "A cat. A man.", "The end."]
     for whole in (prefix, f"{prefix} "):
@@ -307,7 +308,7 @@ def test_a_divided_prefix_loses_nothing(words: list[str]):
         assert divide_prefix(whole, texts[:1]) == [whole]
 
 
-def test_a_model_of_numbers_translates_numbers(translator: Translator):
+def test_model_of_numbers_translates_numbers(translator: Translator):
     model, tokenizer = translator.model, translator.tokenizers.source
     numbers = Translator(model, tokenizer, SHORT, NO_SAFEGUARDS, extent=SourceExtent(1, 512, wordless=True))
     assert numbers.translate(["42"])[0].text != "42" == translator.translate(["42"])[0].text
@@ -338,7 +339,7 @@ def test_bullets_numbers_and_dashes_of_dialogue_stay(translator: Translator, mar
         '{}<x id="1"/> {}', "<p>- {}<br>- {}</p>",
     ],
 )  # fmt: skip
-def test_what_stands_around_sentences_stays_around_them(translator: Translator, markup: str):
+def test_marks_around_sentences_stay_around_them(translator: Translator, markup: str):
     """Tags, notes and emoji, also those that open in one sentence and close in another."""
     translator = translator.replace(safeguards=Safeguards(faults=False))
     dog, man = (one.text for one in translator.translate(["The dog.", "The man."]))
@@ -368,7 +369,7 @@ def test_between_tags_there_is_a_space_where_the_language_writes_one(
 
 
 @pytest.mark.parametrize("text", ["-5 dogs", "2.5 dogs", "3. dogs", "♪dogs", "I ♥ dogs", "(dogs)"])
-def test_what_belongs_to_the_words_is_no_bullet(translator: Translator, text: str):
+def test_marks_that_belong_to_words_are_no_bullets(translator: Translator, text: str):
     """The control for the test above."""
     assert translator.translate([text])[0].segments[0][0] == text
 
@@ -394,7 +395,7 @@ def test_wide_space_in_a_long_text_is_no_text(translator: Translator, space: str
     assert len(translation.segments) == len(seen)
 
 
-def test_a_translation_that_was_cut_off_is_not_finished(tokenizer: Tokenizer):
+def test_translation_that_was_cut_off_is_not_finished(tokenizer: Tokenizer):
     word = tokenizer.encode("dog")[0]
     assert not with_favourite(tokenizer, word).translate(["The dog"])[0].finished
     assert with_favourite(tokenizer, EOS).translate(["The dog"])[0].finished
@@ -411,7 +412,7 @@ def test_learned_positions_are_never_too_few(tokenizer: Tokenizer, max_length: i
     assert len(long.segments) > 1
 
 
-def test_an_output_at_the_last_position_leaves_no_room_for_eos_and_is_scored_without(tokenizer: Tokenizer):
+def test_output_at_the_last_position_is_scored_without_eos(tokenizer: Tokenizer):
     """By what looks for the terms of a glossary in it, and by a coverage penalty."""
     longest, dog = 20, tokenizer.encode("dog")
     config = dataclasses.replace(TINY, positions="learned", max_length=longest)
@@ -437,7 +438,7 @@ def test_samples_come_best_first(translator: Translator):
     assert len(set(scores)) > 1
 
 
-def test_a_recurrent_model_translates_too(tokenizer: Tokenizer):
+def test_recurrent_model_translates_too(tokenizer: Tokenizer):
     torch.manual_seed(0)
     translator = Translator(build(TINY_RECURRENT, len(tokenizer)).eval(), tokenizer, SHORT)
     many = ["The dog", "", PROBE]
@@ -502,7 +503,7 @@ def test_batches_are_as_large_as_their_hypotheses_allow(
 # How a translator is made.
 
 
-def test_a_replacement_shares_the_model_and_leaves_the_translator_as_it_is(translator: Translator, pairs: list[Pair]):
+def test_replacement_shares_the_model_and_leaves_the_translator_as_it_is(translator: Translator, pairs: list[Pair]):
     measured, engine = AlignmentHead(1, 2, 0.5, 10), TorchEngine(translator.model)
     first = Translator(translator.model, translator.tokenizers, SHORT, alignment=measured, scripts=("HANGUL",))
     sources = [source for source, _ in pairs[:10]]
@@ -517,7 +518,7 @@ def test_a_replacement_shares_the_model_and_leaves_the_translator_as_it_is(trans
 
 
 @pytest.mark.parametrize("device", ["auto", torch.device("cpu")], ids=str)
-def test_the_engine_computes_where_the_model_is(trained: Path, device: Any, monkeypatch: pytest.MonkeyPatch):
+def test_engine_computes_where_the_model_is(trained: Path, device: Any, monkeypatch: pytest.MonkeyPatch):
     """A machine where "auto" is not the CPU. The meta device stands in for a GPU, which is not there."""
     monkeypatch.setattr(engines, "device_of", lambda wanted: torch.device("meta"))
     translator = Translator.load(trained, SHORT, device=device)
@@ -530,7 +531,7 @@ def test_the_engine_computes_where_the_model_is(trained: Path, device: Any, monk
 
 
 @pytest.mark.skipif(not find_spec("ctranslate2"), reason="the CTranslate2 engine needs the extra `fast`")
-def test_only_our_own_engine_packs_weights(trained: Path, monkeypatch: pytest.MonkeyPatch):
+def test_weights_are_packed_by_our_own_engine_alone(trained: Path, monkeypatch: pytest.MonkeyPatch):
     Translator.load(trained, SHORT, engine="ctranslate2")  # converts the model, and compares it with our own engine
     packed: list[object] = []
     monkeypatch.setattr(torch_engine, "prepare", lambda model, _: packed.append(model) or model)
@@ -556,7 +557,7 @@ def annotated(translator: Translator, pairs: list[Pair]) -> tuple[Translator, li
     return translator, sources, translator.translate(sources)
 
 
-def test_the_scores_of_words_add_up_to_that_of_the_translation(annotated):
+def test_scores_of_words_add_up_to_that_of_the_translation(annotated):
     translator, sources, outputs = annotated
     words = translator.annotator.word_scores([output.segments for output in outputs])
     for output, scores in zip(outputs[:10], words, strict=False):
@@ -569,7 +570,7 @@ def test_the_scores_of_words_add_up_to_that_of_the_translation(annotated):
     assert others != words  # the control
 
 
-def test_every_word_of_an_output_is_aligned_with_a_word_of_its_source(annotated):
+def test_output_words_are_aligned_with_words_of_their_source(annotated):
     translator, sources, outputs = annotated
     rows = translator.annotator.alignments([output.segments for output in outputs])
     assert rows[10] == ""
@@ -579,7 +580,7 @@ def test_every_word_of_an_output_is_aligned_with_a_word_of_its_source(annotated)
         assert all(0 <= word < len(source.split()) for word, _ in links)
 
 
-def test_the_annotations_of_segments_are_mapped_to_the_whole_text(translator: Translator):
+def test_annotations_of_segments_are_mapped_to_the_whole_text(translator: Translator):
     """With and without space in between; where there is none, a word goes on in the next segment."""
     annotator = translator.annotator
     one, two = [("The dog sees 5 cats.", "개가 고양이"), ("The man sees it.", "남자가 봐요")]
@@ -612,12 +613,12 @@ def test_the_annotations_of_segments_are_mapped_to_the_whole_text(translator: Tr
         ("One.", "\n\n ", "Eins.", "\n\n "),
     ],
 )
-def test_the_space_between_translations_is_that_of_the_source(source: str, space: str, output: str, expected: str):
+def test_space_between_translations_is_that_of_the_source(source: str, space: str, output: str, expected: str):
     """Unless only one of the two languages writes spaces."""
     assert space_after(Segment(source, [], space=space), output) == expected
 
 
-def test_words_are_scored_and_aligned_as_the_model_read_their_source_with_its_tag(pairs: list[Pair]):
+def test_words_are_scored_and_aligned_with_the_source_tag(pairs: list[Pair]):
     torch.manual_seed(0)
     tokenizer = Tokenizer.train((text for pair in pairs for text in pair), tags=["med"])
     translator = Translator(build(TINY, len(tokenizer)).eval(), tokenizer, SHORT)
@@ -635,7 +636,7 @@ def test_words_are_scored_and_aligned_as_the_model_read_their_source_with_its_ta
         assert all(0 <= int(link.split("-")[0]) < len(source.split()) for link in row.split())
 
 
-def test_the_scores_of_words_are_those_of_the_tokens_that_the_search_found(tokenizer: Tokenizer, pairs: list[Pair]):
+def test_word_scores_are_those_of_the_tokens_of_the_search(tokenizer: Tokenizer, pairs: list[Pair]):
     """A model may spell a word in other subwords than the tokenizer would; also in texts of several segments."""
     torch.manual_seed(1)
     model = build(dataclasses.replace(TINY, output_bias=True), len(tokenizer)).eval()
@@ -678,7 +679,7 @@ def test_placeholders_that_were_put_back_score_nothing(translator: Translator, p
     assert max(dict(of_words)["{x}"] for of_words in anew) < -1  # the control: what the model says of them
 
 
-def test_all_of_a_model_is_of_one_checkpoint_also_while_training_moves_best(
+def test_model_is_read_from_a_single_checkpoint_while_training_moves_best(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dragoman, corpus: tuple[str, str]
 ):
     run = tmp_path / "run"
@@ -707,7 +708,7 @@ def test_all_of_a_model_is_of_one_checkpoint_also_while_training_moves_best(
         replace_link(run / "best", run / "checkpoints" / "step-00000001")
         for step in (1, 2):  # the second is the control
             translator = Translator.load(path, engine="ctranslate2")
-            assert translator.measured_alignment == AlignmentHead(1, step)
+            assert translator.alignment == AlignmentHead(1, step)
             assert (translator.scripts, translator.extent.sentences) == ((f"SCRIPT {step}",), step)
             assert folders.pop().name == f"step-0000000{step}"
         replace_link(run / "best", run / "checkpoints" / "step-00000001")

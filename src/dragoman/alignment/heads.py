@@ -17,9 +17,9 @@ from dragoman.alignment.ibm1 import mutual_links
 from dragoman.data.batches import Ids
 from dragoman.decoding.forced import forced_batches
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import read_record
 from dragoman.model import Model
 from dragoman.model.capture import AttentionCapture, attention_layers
+from dragoman.storage.records import read_record
 
 # What heads are measured on: pairs of at most so many tokens, until the word model's table has so many token pairs.
 MAX_LENGTH, MAX_CELLS = 100, 2_000_000
@@ -45,7 +45,6 @@ class AlignmentHead:
         return f"{which}, agrees with {100 * self.agreement:.1f} % of {self.links:,} links of a word model"
 
     def as_json(self) -> str:
-        """Return the record as a line of JSON, the content of alignment.json."""
         return json.dumps(asdict(self)) + "\n"
 
     def save(self, folder: Path) -> None:

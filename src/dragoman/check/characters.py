@@ -41,10 +41,7 @@ class Alphabet:
         return kinds
 
     def script_number(self, script: str) -> int:
-        """Return the index of a script in `names`, where a new one is added.
-
-        0 for '', no letter, and where `names` is full.
-        """
+        """Return the index of a script in `names`, adding a new one; 0 for '', no letter, and where `names` is full."""
         if script not in self.names and len(self.names) < 256:  # Unicode has about 170
             self.names.append(script)
         return self.names.index(script) if script in self.names else 0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dragoman.data.corpus import Row
+from dragoman.data.lines import Row
 
 ROWS = 8192
 CHARACTERS = 1 << 20  # of a block, about

@@ -15,10 +15,12 @@ from dragoman.check.first_reading import UsualPairs, find_repeats, read_first
 from dragoman.check.report import MAX_LOCATIONS, CheckedCorpus, CheckReport
 from dragoman.check.rules import RULES
 from dragoman.check.slips import find_slips
-from dragoman.data.corpus import OnProblem, Problem, Row, begins_with_header, read_rows
-from dragoman.data.spec import CorpusSpec, display_path
+from dragoman.data.corpus import begins_with_header
+from dragoman.data.formats import read_rows
+from dragoman.data.lines import OnProblem, Problem, Row, display_path
+from dragoman.data.spec import CorpusSpec
 from dragoman.errors import DragomanError
-from dragoman.files import atomic_file, draft_of, name_errors
+from dragoman.storage.writing import atomic_file, draft_of, name_errors
 
 # Over a corpus that is cleaned; three are usual. Where the lengths of the two sides have nothing to do with each other,
 # each pass drops a few more rows by chance.
@@ -46,7 +48,7 @@ def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) ->
             report.corpora.append(corpus)
             if clean and name == "train" and report.kept():
                 clean.write("\n")  # as the end of a file, a blank line ends a document
-            found = [*repeats, *find_slips(reading.lengths, reading.has_text)]
+            findings = [*repeats, *find_slips(reading.lengths, reading.has_text)]
             profile, difference = usual.for_corpus(reading)
             if difference:
                 report.add("direction", [spec.name], example=difference)
@@ -58,7 +60,7 @@ def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) ->
                     hits = [
                         Hits("header", header_rows(spec, block)),
                         *detect(block, profile, limits),
-                        *(hits.within(rows) for hits in found),
+                        *(hits.within(rows) for hits in findings),
                     ]
                     drop = add_hits(report, corpus, block, hits)
                     corpus.read += len(block)
@@ -99,10 +101,7 @@ def add_problems_to(report: CheckReport, corpus: CheckedCorpus) -> OnProblem:
 
 
 def add_hits(report: CheckReport, corpus: CheckedCorpus, block: RowBlock, hits: list[Hits]) -> np.ndarray:
-    """Add the hits of a block to the report and to what the corpus lost.
-
-    Return (n,), bool: the rows with an error or a warning, which are dropped.
-    """
+    """Add the hits of a block to report and corpus. Return (n,), bool: the rows to drop, with an error or a warning."""
     drop = np.zeros(len(block), bool)
     for rule in {hit.rule: None for hit in hits if hit.rows.any()}:
         same = [hit for hit in hits if hit.rule == rule]
@@ -159,9 +158,6 @@ def check_and_clean(sets: CorpusSets, limits: CheckLimits, out: Path) -> tuple[C
 
 
 def check_into(draft: Path, sets: CorpusSets, limits: CheckLimits, out: Path) -> CheckReport:
-    """Check the corpora as `check` does, and write the clean pairs to the file `draft`; return the report.
-
-    An OSError about the draft names `out`.
-    """
+    """Check corpora and write clean pairs, as `check` does, to the file `draft`. An OSError about it names `out`."""
     with name_errors(out, draft), draft.open("w", encoding="utf-8", newline="") as clean:
         return check(sets, limits, clean)

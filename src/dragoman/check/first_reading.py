@@ -10,7 +10,8 @@ from dragoman.check.characters import Alphabet
 from dragoman.check.columns import row_blocks
 from dragoman.check.detectors import Hits
 from dragoman.check.profile import Profile
-from dragoman.data.corpus import quote_line, read_rows
+from dragoman.data.formats import read_rows
+from dragoman.data.lines import quote_line
 from dragoman.data.spec import CorpusSpec
 from dragoman.errors import DragomanError
 
@@ -20,7 +21,7 @@ NO_LETTERS = re.compile(r"[\W_]+")
 
 @dataclass
 class FirstReading:
-    """Hold what the first reading of a corpus keeps: what is usual in it, and 29 bytes of each of its n rows."""
+    """Keep what the first reading tells the second: what is usual in the corpus, and 29 bytes of each of its n rows."""
 
     spec: CorpusSpec
     profile: Profile
@@ -112,10 +113,7 @@ def find_repeats(readings: list[FirstReading], later: list[np.ndarray]) -> list[
 
 
 def repeat_a_row_above(values: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """Return (n,), bool: which rows have the value of a row above.
-
-    values (n,); among (n,), bool: the rows that count, on both sides of the comparison.
-    """
+    """Return (n,), bool: which rows of values (n,) have the value of a row above; both rows are `among` (n,), bool."""
     rows = np.flatnonzero(among)
     order = np.argsort(values[rows], kind="stable")
     ordered = values[rows][order]

@@ -14,7 +14,7 @@ REVERSED = 0.05  # similarity by which the sides of two corpora match better cro
 
 
 class Profile:
-    """Hold what is usual in a corpus, or in several: character trigrams, scripts and length ratios.
+    """Describe what is usual in a corpus, or in several: character trigrams, scripts and length ratios.
 
     Those that are merged or compared have the same alphabet.
     """
@@ -27,10 +27,7 @@ class Profile:
         self.evidence: tuple[np.ndarray, np.ndarray] | None = None
 
     def learn(self, block: RowBlock) -> None:
-        """Count the trigrams of a block, the scripts that most letters of a text are in, and the length ratios.
-
-        Only rows with text on both sides have a ratio.
-        """
+        """Count trigrams, the scripts of most letters of a text, and length ratios, of rows with text on both sides."""
         for number, column in enumerate(block.columns):
             self.alphabet.kinds_of(column.codes)
             self.trigrams[number] += np.bincount(column.trigrams(BUCKETS)[column.codes != LINE_FEED], minlength=BUCKETS)
@@ -58,11 +55,11 @@ class Profile:
 
         Sides are compared by the Bhattacharyya coefficient of their trigrams: 0, nothing in common, to 1.
         """
-        own, others = (
+        mine, others = (
             np.sqrt(profile.trigrams / np.maximum(profile.trigrams.sum(axis=1, keepdims=True), 1))
             for profile in (self, other)
         )
-        straight, crosswise = own @ others.T, own @ others[::-1].T  # (2, 2): the sides of one by those of the other
+        straight, crosswise = mine @ others.T, mine @ others[::-1].T  # (2, 2): the sides of one by those of the other
         return bool((crosswise - straight).diagonal().min() > REVERSED)
 
     def usual_log_ratio(self) -> float:

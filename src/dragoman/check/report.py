@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from dragoman.check.rules import RULES
 from dragoman.data.spec import CorpusSpec
 
+Numbers = set[int]  # the field `set` of CheckedCorpus hides the type
 MAX_LOCATIONS = 5  # that a report names for each rule
-
-Numbers = set[int]
 
 
 @dataclass

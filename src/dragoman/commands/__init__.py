@@ -11,23 +11,24 @@ import json
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from dragoman import formats
 from dragoman.commands.help import HelpText, refuse_unknown_flag, refuse_values, tidy
 from dragoman.config import EngineName, SearchConfig
 from dragoman.config.fields import Threads, check_argument
 from dragoman.errors import UsageError, listed
+from dragoman.storage import formats
 
 if TYPE_CHECKING:
     from dragoman.synthesis.shard import Shard
     from dragoman.translation.translator import Translator
 
 Model = Annotated[str, tyro.conf.arg(aliases=["-m"], metavar="FOLDER")]
-SETTING = re.compile(rf"\b({'|'.join(field.name for field in fields(SearchConfig))})\b")
+SEARCH_FIELDS = [field.name for field in fields(SearchConfig)]
+SETTING = re.compile(rf"\b({'|'.join(SEARCH_FIELDS)})\b")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class FlagSearchConfig(SearchConfig):
             raise UsageError(message) from None
 
 
-Search = Annotated[FlagSearchConfig, tyro.conf.arg(name="")]  # no prefix on its flags: --beam, not --search.beam
+# A setting of the search is a flag without a prefix: --beam, not --search.beam.
+Search = Annotated[SearchConfig, tyro.conf.arg(name="", constructor=FlagSearchConfig)]
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class OneBestSearchConfig(FlagSearchConfig):
     n_best: tyro.conf.Suppress[int] = 1
 
 
-OneBestSearch = Annotated[OneBestSearchConfig, tyro.conf.arg(name="")]
+OneBestSearch = Annotated[SearchConfig, tyro.conf.arg(name="", constructor=OneBestSearchConfig)]
 
 
 def parse(options: type, command: str, arguments: list[str], default: Any = None) -> Any:
@@ -67,7 +69,7 @@ def parse(options: type, command: str, arguments: list[str], default: Any = None
     shown, wrong = HelpText(sys.stdout), HelpText(sys.stderr)
     try:
         with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(wrong):
-            return tyro.cli(options, args=arguments, **config)
+            return with_plain_search(tyro.cli(options, args=arguments, **config))
     except SystemExit as end:
         if end.code and is_dataclass(options):
             listing = io.StringIO()
@@ -78,6 +80,14 @@ def parse(options: type, command: str, arguments: list[str], default: Any = None
             refuse_values(command, arguments, wrong.getvalue())
         sys.stdout.write(tidy(shown.getvalue()))
         raise
+
+
+def with_plain_search(options: Any) -> Any:
+    """Return parsed flags with a SearchConfig in the place of a FlagSearchConfig, which only parsing needs."""
+    search = getattr(options, "search", None)
+    if not isinstance(search, FlagSearchConfig):
+        return options
+    return replace(options, search=SearchConfig(**{name: getattr(search, name) for name in SEARCH_FIELDS}))
 
 
 def folders_first(arguments: list[str]) -> list[str]:
@@ -107,7 +117,7 @@ def set_threads(wanted: int | None, quiet: bool = False) -> None:
     Say on standard error, unless quiet, where there are fewer cores. Raise UsageError for 0 threads and far too many.
     """
     check_argument("--threads", wanted, Threads | None)
-    from dragoman.waiting import use_threads
+    from dragoman.runtime.waiting import use_threads
 
     note = use_threads(wanted)
     if note and not quiet:
@@ -143,7 +153,7 @@ class SynthesisOptions:
     ray: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "translate on the Ray cluster of RAY_ADDRESS, or on the cores of this machine"
     engine: EngineName = "native"
-    "what translates: our own search, or CTranslate2, usually the fastest on CPUs"
+    "search engine: our own, or CTranslate2, usually the fastest on CPUs"
     compute_type: Literal["float32", "bfloat16", "int8"] = "float32"
     "data type of matmuls; on CPUs int8 is the fastest with ctranslate2; with native, bfloat16 if there is AMX"
 

@@ -67,9 +67,9 @@ def main(arguments: list[str]) -> None:
     from dragoman.alignment.words import merge_tokens, subwords, words
     from dragoman.commands.pairs import compute_by_pair
     from dragoman.data.spec import parse_corpora
-    from dragoman.model_folder import find_model, read_model
+    from dragoman.model_folder import fetch_model, read_model
 
-    corpora, folder = parse_corpora(options.pairs), find_model(Path(options.model))
+    corpora, folder = parse_corpora(options.pairs), fetch_model(Path(options.model))
     model, tokenizers = read_model(folder)
     head = choose_head(options, folder, model, tokenizers, corpora)
     split, compute = subwords if options.subwords else words, partial(alignment_weights, model, head=head)
@@ -113,7 +113,7 @@ def choose_head(
     else:
         head = AlignmentHead.load(folder) or default_head(model)
     if options.measure:
-        print(f"{head}; for these pairs only: the model folder stays as it is", file=sys.stderr)
+        print(f"{head}; for these pairs only: the model folder is not changed", file=sys.stderr)
     elif head.agreement is None:
         print(head, file=sys.stderr)
     return head

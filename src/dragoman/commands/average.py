@@ -80,11 +80,11 @@ def choose(run: Path, newest: Sequence[Path], last: int) -> list[Path]:
     chosen = []
     for number, folder in enumerate(newest):
         loss = scores[folder].get("loss", math.inf)
-        found = ", ".join(
+        description = ", ".join(
             f"dev {name} {scores[folder][key]:.{digits}f}" for key, name, digits in SHOWN if key in scores[folder]
         )
         if "step" in scores[folder] and scores[folder]["step"] != step_of(folder):
-            found += f" (validation at step {scores[folder]['step']:.0f})"
+            description += f" (validation at step {scores[folder]['step']:.0f})"
         if number >= last:
             verdict = f"left out: not among the last {last}"
         elif loss == math.inf > best:
@@ -94,7 +94,7 @@ def choose(run: Path, newest: Sequence[Path], last: int) -> list[Path]:
         else:
             verdict = "averaged"
             chosen.append(folder)
-        print(f"{folder}: {found or 'not validated'}: {verdict}", file=sys.stderr)
+        print(f"{folder}: {description or 'not validated'}: {verdict}", file=sys.stderr)
     return chosen
 
 

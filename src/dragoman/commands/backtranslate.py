@@ -88,8 +88,8 @@ def main(arguments: list[str]) -> None:
     shard = options.synthesis.check(options.search)
     settings = TrainingConfig(device=options.device, max_tokens=options.max_tokens)
     set_threads(options.threads, options.quiet)
-    from dragoman.device import device_of
-    from dragoman.model_folder import find_model
+    from dragoman.model_folder import fetch_model
+    from dragoman.runtime.device import device_of
     from dragoman.synthesis.job import Job
     from dragoman.synthesis.progress import TextProgress
     from dragoman.synthesis.ray import synthesise_on_ray
@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> None:
     from dragoman.text.scripts import direction_warning
 
     job = Job(
-        model=find_model(Path(options.model)),
+        model=fetch_model(Path(options.model)),
         text=options.text,
         out=options.out,
         search=options.search,

@@ -1,216 +1,101 @@
-"""Run a benchmark: `dragoman benchmark`."""
+"""Find the fastest engine and data type for a model: `dragoman benchmark`."""
 
-from dataclasses import asdict, dataclass
-from importlib import import_module
-from typing import Annotated, ClassVar, Literal, get_args
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dragoman.commands import Model, parse
-from dragoman.config import Device, EngineName, PresetName
-from dragoman.errors import UsageError
-from dragoman.threads import granted_cores
+from dragoman.commands import FlagSearchConfig, Model, parse, print_json, set_threads
+from dragoman.config import SearchConfig
+from dragoman.errors import DragomanError, UsageError
 
-# Each benchmark is a module of dragoman.benchmarks whose `benchmark` takes these fields and returns its text.
+if TYPE_CHECKING:
+    from dragoman.data.corpus import Corpus
 
-ServingPart = Literal["throughput", "http", "load", "overload", "stop", "soak", "beside", "pool"]
-SERVING_PARTS: tuple[ServingPart, ...] = get_args(ServingPart)
-
-
-@dataclass(frozen=True)
-class Training:
-    """Measure training in target tokens per second, for dragoman and other toolkits, each in a process of its own.
-
-    They take turns on a whole corpus. Run nothing else on the machine at the same time.
-
-    $ dragoman benchmark training --threads 2
-    $ dragoman benchmark training --threads 2 --shapes tiny small --corpus pairs.tsv
-    $ dragoman benchmark training --device cuda --shapes base big --corpus pairs.tsv
-    """
-
-    module: ClassVar = "training"
-    threads: int = 1
-    "CPU threads"
-    rounds: int = 3
-    "number of turns of each toolkit after its first, which is reported separately"
-    seconds: float = 20.0
-    "seconds of a turn"
-    shapes: Annotated[
-        tuple[Literal["tiny", "small", "base", "big"], ...], tyro.conf.arg(metavar="{tiny,small,base,big} ...")
-    ] = ("tiny", "small", "base")
-    "sizes of the model"
-    corpus: Annotated[str | None, tyro.conf.arg(metavar="TSV")] = None
-    "sentence pairs to train on; default: random ones with realistic lengths"
-    peers: Annotated[
-        tuple[Literal["marianmt", "torch", "marian", "joeynmt", "eole"], ...],
-        tyro.conf.arg(metavar="{marianmt,torch,marian,joeynmt,eole} ..."),
-    ] = (
-        "marianmt",
-        "torch",
-        "marian",
-        "joeynmt",
-        "eole",
-    )
-    "toolkits to measure against; those not installed are skipped"
-    device: Device = "cpu"
-    "where to train; on a GPU, only toolkits in PyTorch take part"
+# For a model whose dev set is gone: what they mean does not matter, but their lengths do.
+LINES = (
+    "The train to Seoul leaves at half past nine.",
+    "Please send us your answer before the end of the month.",
+    "She had read the book twice, but she did not remember how it ended.",
+    "Where can I buy a ticket?",
+    "The city council has decided to build three new schools, two of them in the north.",
+    "We could not open the file because it is used by another program.",
+    "It rained all day.",
+    "If the device does not start, remove the battery, wait for ten seconds and insert it again.",
+)
 
 
 @dataclass(frozen=True)
-class Quality:
-    """Compare BLEU and chrF after the same training time: dragoman, an LSTM, and other toolkits.
+class Options:
+    """Say which engine and data type translate fastest with a model on this machine: one sentence at a time, as in a
+    chat, and many in batches, as in a file. With a test set, also show how BLEU changes.
 
-    $ dragoman benchmark quality --train train.tsv --dev dev.tsv --test test.tsv --minutes 30 --threads 2
-    $ dragoman benchmark quality --recipe low-resource-30k --train train.tsv --dev dev.tsv --test test.tsv --minutes 30
-    $ dragoman benchmark quality --train train.tsv --dev dev.tsv --test test.tsv --minutes 20 \\
-        --models dragoman marian eole --seeds 1 2 3 --peer-rates 1 0.3
+    They take turns on the same sentences, those of the test set, of the run's dev set, or built-in ones. Run nothing
+    else at the same time.
+
+    $ dragoman benchmark -m runs/mine
+    $ dragoman benchmark -m runs/mine test.tsv --threads 1
     """
 
-    module: ClassVar = "quality"
-    train: Annotated[str, tyro.conf.arg(metavar="TSV")]
-    "sentence pairs to learn from"
-    dev: Annotated[str, tyro.conf.arg(metavar="TSV")]
-    "sentence pairs to validate on"
-    test: Annotated[str, tyro.conf.arg(metavar="TSV")]
-    "sentence pairs to translate and score"
-    minutes: float
-    "minutes of training for each model"
-    preset: PresetName = "small"
-    "dragoman's preset"
-    recipe: Annotated[str, tyro.conf.arg(metavar="NAME|TOML")] = ""
-    "settings file instead of a preset; the LSTM uses its vocabulary, dropout and training"
-    out: str = "runs/quality"
-    "folder for the runs"
-    threads: int = 1
-    "CPU threads"
-    models: Annotated[
-        tuple[Literal["dragoman", "lstm", "marianmt", "marian", "joeynmt", "eole"], ...],
-        tyro.conf.arg(metavar="{dragoman,lstm,marianmt,marian,joeynmt,eole} ..."),
-    ] = ("dragoman", "lstm", "marianmt")
-    "models to train, one after the other; other toolkits take subwords and settings from dragoman's run in --out"
-    seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT ...")] = (1,)
-    "seeds of weights, batches and dropout; every model is trained once for each"
-    peer_rates: Annotated[tuple[float, ...], tyro.conf.arg(metavar="FLOAT ...")] = (1.0,)
-    "multiples of the learning rate; other toolkits are trained once with each"
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """Measure search in target tokens per second, for dragoman, Hugging Face, CTranslate2, Marian and JoeyNMT.
-
-    $ dragoman benchmark decoding --threads 2
-    $ dragoman benchmark decoding --device cuda --batches 1 32 512 --sentences 1024
-    """
-
-    module: ClassVar = "decoding"
-    threads: int = 1
-    "CPU threads"
-    rounds: int = 5
-    "number of rounds for each toolkit"
-    sentences: int = 64
-    "number of sentences in each round; with batches of one, a sixteenth"
-    batches: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT ...")] = (1, 32)
-    "sentences at a time"
-    device: Device = "cpu"
-    "where to decode; on a GPU, only Hugging Face is measured against"
-
-
-@dataclass(frozen=True)
-class DecodingLength:
-    """Measure milliseconds per output token, by the length of the output.
-
-    $ dragoman benchmark decoding-length --threads 2
-    """
-
-    module: ClassVar = "decoding_length"
-    threads: int = 1
-    "CPU threads"
-    rounds: int = 5
-    "number of rounds for each length"
-
-
-@dataclass(frozen=True)
-class Pipeline:
-    """Measure translation from text to text in sentences per second, compared with search alone.
-
-    $ dragoman benchmark pipeline -m runs/en-de --test test.tsv --threads 2
-    $ dragoman benchmark pipeline -m runs/en-de --test test.tsv --engine ctranslate2
-    """
-
-    module: ClassVar = "pipeline"
     model: Model
     "model folder, run folder or hub:USER/NAME"
-    test: Annotated[str, tyro.conf.arg(metavar="TSV")]
-    "sentence pairs whose sources are translated"
-    engine: EngineName = "native"
-    "what searches; beside ctranslate2, CTranslate2 itself is measured"
-    threads: int = 1
-    "CPU threads"
-    rounds: int = 5
-    "number of rounds for each contender"
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Measure the memory of training on artificial corpora, and the time to tokenise them and to plan an epoch.
-
-    $ dragoman benchmark memory --pairs 500000
-    """
-
-    module: ClassVar = "memory"
-    threads: int = 1
-    "CPU threads"
-    pairs: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT ...")] = (500_000, 1_000_000, 5_000_000)
-    "corpus sizes in pairs, one run each"
-    steps: int = 20
-    "training steps in each run"
-
-
-@dataclass(frozen=True)
-class Serving:
-    """Measure `dragoman serve` with clients in other processes.
-
-    Throughput is compared with CTranslate2 called one request at a time, behind gunicorn. Run nothing else at the same
-    time.
-
-    $ dragoman benchmark serving -m runs/en-de --test test.tsv
-    $ dragoman benchmark serving -m runs/en-de --test test.tsv --parts overload stop
-    """
-
-    module: ClassVar = "serving"
-    model: Model
-    "model folder, run folder or hub:USER/NAME; CTranslate2 is measured if it supports the model"
-    test: Annotated[str, tyro.conf.arg(metavar="TSV")]
-    "sentence pairs whose sources are translated"
-    parts: Annotated[tuple[ServingPart, ...], tyro.conf.arg(metavar="{" + ",".join(SERVING_PARTS) + "} ...")] = (
-        SERVING_PARTS
-    )
-    "what to measure"
-    threads: int = 1
-    "CPU threads of the native engine"
+    test: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[CORPUS ...]")] = ()
+    "sentence pairs to time and to score, in any format that training reads (docs/corpora.md)"
+    beam: int = SearchConfig.beam
+    "beam size; 1 is greedy search"
+    threads: int | None = None
+    "CPU threads; default: one for each core that this process may use"
     rounds: int = 3
-    "number of turns of each contender"
-    seconds: float = 5.0
-    "seconds of a turn"
-    minutes: float = 5.0
-    "minutes of steady load"
-    requests: int = 10_000
-    "requests of the soak"
-
-
-Benchmark = Training | Quality | Decoding | DecodingLength | Pipeline | Memory | Serving
+    "number of turns of each engine and type; the medians are shown, with half the range"
+    sentences: int = 64
+    "number of sentences in a turn, evenly drawn; one at a time, an eighth of them"
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "print one JSON object"
 
 
 def main(arguments: list[str]) -> None:
-    """Run `dragoman benchmark`: print the report of one benchmark in Markdown."""
-    options = parse(Benchmark, "benchmark", arguments)  # type: ignore[arg-type]
-    fields = asdict(options)
-    for name, value in fields.items():
-        flag, values = f"--{name.replace('_', '-')}", value if isinstance(value, tuple) else (value,)
-        if not values and name != "peers":
-            raise UsageError(f"{flag} needs a value")
-        if name != "seeds" and any(isinstance(one, int | float) and not one > 0 for one in values):
-            raise UsageError(f"{flag} must be above 0")
-    if fields.get("threads", 1) > (cores := granted_cores()):
-        raise UsageError(f"--threads must be at most {cores}: this process may use no more cores")
-    print(import_module(f"dragoman.benchmarks.{options.module}").benchmark(**fields))
+    """Run `dragoman benchmark`: print a table of speeds, and the commands that use the fastest."""
+    options = parse(Options, "benchmark", arguments)
+    for flag, value in (("--rounds", options.rounds), ("--sentences", options.sentences)):
+        if value < 1:
+            raise UsageError(f"{flag} must be at least 1, not {value}")
+    search = FlagSearchConfig(beam=options.beam)
+    set_threads(options.threads)
+    from dragoman.data.corpus import read_corpus
+    from dragoman.evaluation.engine_speed import compare_engines
+
+    corpus = read_corpus(options.test) if options.test else sentences_to_time(Path(options.model))
+    for note in corpus.notes():
+        print(note, file=sys.stderr)
+    compared = compare_engines(
+        options.model, corpus, search, sentences=options.sentences, rounds=options.rounds, score=bool(options.test)
+    )
+    timed = min(options.sentences, len(corpus.pairs))
+    if options.json:
+        print_json({"model": options.model, "test": corpus.name, "beam": options.beam, **compared.as_dict()})
+        return
+    print(f"Sentences per second, up to {timed} of {corpus.name}, beam {options.beam}; {compared.machine}.\n")
+    print(compared)
+    for how, row in compared.by_way().items():
+        command = f"dragoman translate -m {shlex.quote(options.model)}"
+        command += f" --engine {row.engine} --compute-type {row.compute_type}"
+        command += f" --beam {options.beam}" * (options.beam != SearchConfig.beam)
+        command += f" --threads {options.threads}" * bool(options.threads)
+        print(f"\nfastest {how}: {command}", end="")
+    print()
+
+
+def sentences_to_time(model: Path) -> "Corpus":
+    """Return the dev set that a run folder names, if it can still be read, or else LINES, as pairs."""
+    from dragoman.data.corpus import Corpus, read_corpus
+    from dragoman.training.resume import read_run_config
+
+    try:
+        return read_corpus(read_run_config(model).dev)
+    except DragomanError:  # no run folder, or its corpus has been moved
+        places = range(len(LINES))
+        blank = ["" for _ in places]
+        return Corpus("built-in sentences", [(line, "") for line in LINES], [*places], blank, blank)

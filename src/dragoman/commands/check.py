@@ -52,8 +52,9 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "check", arguments)
     from dragoman.check.corpora import check, check_and_clean
     from dragoman.check.detectors import CheckLimits
-    from dragoman.data.spec import FOLDER, no_such_file, parse_corpora
-    from dragoman.signals import exit_on_signals
+    from dragoman.data.lines import FOLDER, no_such_file
+    from dragoman.data.spec import parse_corpora
+    from dragoman.runtime.signals import exit_on_signals
 
     words = {"train": options.corpora, "dev": options.dev, "test": options.test}
     sets = {name: parse_corpora(given) for name, given in words.items() if given or name == "train"}
@@ -90,7 +91,7 @@ def check_output(out: Path, files: list[Path], specs: "tuple[CorpusSpec, ...]") 
 
     files: those that are read; specs: the training corpora, which need one tag and one weight to share a file.
     """
-    from dragoman.files import require_place
+    from dragoman.storage.output import require_place
 
     if out.suffix != ".tsv":
         raise UsageError(f"{out}: the clean pairs are written as TSV; give them a name that ends in .tsv")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dragoman import formats
 from dragoman.commands import (
     OneBestSearch,
     OneBestSearchConfig,
@@ -23,6 +22,7 @@ from dragoman.commands.train import flag_value
 from dragoman.config import PresetName, RunConfig, TrainingConfig, TransformerConfig
 from dragoman.config.presets import PRESETS, SMALL
 from dragoman.errors import UsageError
+from dragoman.storage import formats
 
 if TYPE_CHECKING:
     from dragoman.data.spec import CorpusSpec
@@ -96,10 +96,10 @@ def main(arguments: list[str]) -> None:
     for words in () if options.synthesis.shard else (options.dev, test):
         read_corpus(words)  # what is wrong with it is reported before, not after, hours of work
 
-    from dragoman.device import device_of
     from dragoman.evaluation.compare import compare_models
-    from dragoman.files import replace_file
-    from dragoman.model_folder import find_model
+    from dragoman.model_folder import fetch_model
+    from dragoman.runtime.device import device_of
+    from dragoman.storage.writing import replace_file
     from dragoman.synthesis.progress import TextProgress
     from dragoman.synthesis.ray import synthesise_on_ray
     from dragoman.synthesis.student import prepare_student
@@ -109,7 +109,7 @@ def main(arguments: list[str]) -> None:
 
     out = Path(options.out)
     set_threads(options.training.threads, options.quiet)
-    teacher = find_model(Path(options.teacher))
+    teacher = fetch_model(Path(options.teacher))
     check_is_smaller(options.model, teacher)
     progress, device = TextProgress(quiet=options.quiet), device_of(options.training.device)
     jobs = [translation_job(options, number, corpus, teacher) for number, corpus in enumerate(corpora, start=1)]
@@ -161,14 +161,15 @@ def check_is_smaller(student: TransformerConfig, teacher: Path) -> None:
     from dragoman.model_folder import read_config
 
     tokenizers = Tokenizers.load(teacher)
-    own, its = (
+    student_size, teacher_size = (
         parameter_count(outline(config, len(tokenizers.source), tokenizers.target_vocabulary))
         for config in (student, read_config(teacher))
     )
-    if own > its:
+    if student_size > teacher_size:
         raise UsageError(
-            f"the student would have {own:,} weights, more than the {its:,} of its teacher: --model.encoder-layers, "
-            "--model.decoder-layers, --model.d-model and --model.feed-forward.d-ff make it smaller"
+            f"the student would have {student_size:,} weights, more than the {teacher_size:,} of its teacher: "
+            "--model.encoder-layers, --model.decoder-layers, --model.d-model and --model.feed-forward.d-ff make it "
+            "smaller"
         )
 
 

@@ -16,7 +16,7 @@ from dragoman.commands import (
     print_json,
     set_threads,
 )
-from dragoman.config import Device
+from dragoman.config import Device, SearchConfig
 from dragoman.errors import DragomanError, UsageError, plural
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> None:
     from dragoman.data.corpus import read_corpus
     from dragoman.evaluation.metrics import closer_to_sources, evaluate
     from dragoman.evaluation.significance import MAX_RESAMPLED
-    from dragoman.files import open_output
+    from dragoman.storage.output import open_output
     from dragoman.text.scripts import direction_warning
     from dragoman.translation.translator import Translator
 
@@ -141,7 +141,7 @@ def check_options(options: Options) -> None:
         raise UsageError("give --against or --against-file, not both")
     if options.translations and (options.ensemble or options.output):
         raise UsageError("--ensemble and --output need a model: with --translations, nothing is translated")
-    if options.translations and not options.against and options.search != OneBestSearchConfig():
+    if options.translations and not options.against and options.search != SearchConfig():
         raise UsageError("the flags of a search need a model: with --translations, nothing is translated")
 
 
@@ -173,7 +173,7 @@ def translate_corpus(translator: "Translator", corpus: "Corpus", name: str) -> l
 def check_outputs(options: Options) -> None:
     """Raise UsageError for a file of another format, or one to write that is a folder, in none, read or named twice."""
     from dragoman.data.spec import NOT_TEXT, OF_PAIRS, parse_corpora, suffix_of
-    from dragoman.files import require_place
+    from dragoman.storage.output import require_place
 
     formats = (
         (options.translations, OF_PAIRS, "--translations reads plain text, one translation per line"),
@@ -201,7 +201,7 @@ def read_translations(path: Path, expected: int) -> list[str]:
 
     Raise DragomanError where there are not `expected` lines.
     """
-    from dragoman.data.corpus import read_lines
+    from dragoman.data.lines import read_lines
     from dragoman.data.tokenizer import normalise
 
     lines = [normalise(line or "") for line in read_lines(str(path))]
@@ -266,4 +266,6 @@ def add_details(
         name = str(options.against or options.against_file)
         record["against"] = {"name": name, "intervals": [asdict(estimate) for estimate in second]}
         text += ["", f"Against {name} (in brackets: {interval}; p: paired bootstrap):"]
-        text += [describe_difference(one, two, len(sources)) for one, two in zip(first, second, strict=True)]
+        text += [
+            describe_difference(first_score, two, len(sources)) for first_score, two in zip(first, second, strict=True)
+        ]

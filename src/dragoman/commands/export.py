@@ -31,7 +31,7 @@ class Options:
     to: Literal["ctranslate2", "onnx", "huggingface", "web"]
     "ctranslate2, usually the fastest on CPUs; onnx, for onnxruntime; huggingface, for transformers; web, for browsers"
     compute_type: Literal["float32", "float16", "int8"] | None = None
-    "type of the weights; default: float32, and int8 for web. float16 is for ctranslate2 alone"
+    "type of the weights; default: float32, and int8 for web. float16 is for ctranslate2 only"
     sample: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "text to compare the export with the model on, a source in each line; default: made-up sources"
     test: Annotated[tuple[str, ...], tyro.conf.arg(metavar="CORPUS ...")] = ()
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "export", folders_first(arguments))
     set_threads(options.threads)
     from dragoman.export.run import export_model
-    from dragoman.signals import exit_on_signals
+    from dragoman.runtime.signals import exit_on_signals
 
     with exit_on_signals():  # so that a draft is deleted
         report = export_model(

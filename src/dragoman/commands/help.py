@@ -41,7 +41,7 @@ FLAG = re.compile(r"(?:^|, )(--?[a-z][a-z0-9.-]*)")
 
 
 class HelpText(io.StringIO):
-    """Hold what tyro prints: with the colours and the boxes that it would have on the stream `screen`."""
+    """Capture what tyro prints, with the colours and the boxes that it would have on the stream `screen`."""
 
     def __init__(self, screen: TextIO):
         super().__init__()
@@ -49,17 +49,15 @@ class HelpText(io.StringIO):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """Return the encoding of the screen."""
         return self.screen.encoding
 
     def isatty(self) -> bool:
-        """Return whether the screen is a terminal."""
         return self.screen.isatty()
 
 
 def tidy(text: str) -> str:
     """Return what tyro printed in words for users: without None, and with the names of corpora, folders and numbers."""
-    text = NO_DEFAULT.sub(lambda found: f"{GAP * 9}{found[1]}{GAP * (len(found[2]) + 1)}", text)
+    text = NO_DEFAULT.sub(lambda match: f"{GAP * 9}{match[1]}{GAP * (len(match[2]) + 1)}", text)
     text = re.sub("\n{3,}", "\n\n", text)
     lines = [tidy_line(line) for line in text.split("\n") if not is_emptied(line)]
     return "\n".join(lines).replace(GAP, " ")
@@ -77,13 +75,12 @@ def tidy_line(line: str) -> str:
     """
     if "│" not in line and not line.startswith("$"):
         return textwrap.fill(NONE.sub(without_none, line), shutil.get_terminal_size().columns)
-    line = NONE.sub(lambda found: without_none(found).ljust(len(found[0])), line)
+    line = NONE.sub(lambda match: without_none(match).ljust(len(match[0])), line)
     return FOLDERS.sub(r"\1FOLDER", CORPORA.sub(r"\1CORPUS ...     ", line))
 
 
-def without_none(found: re.Match[str]) -> str:
-    """Return the values of a flag without None, for a match of NONE."""
-    return f"{'{' if found[1] else ''}{found[2]}"
+def without_none(match: re.Match[str]) -> str:
+    return f"{'{' if match[1] else ''}{match[2]}"
 
 
 def refuse_values(command: str, arguments: Sequence[str], shown: str) -> NoReturn:
@@ -93,29 +90,29 @@ def refuse_values(command: str, arguments: Sequence[str], shown: str) -> NoRetur
     hints.
     """
     lines = re.sub(COLOUR, "", shown).strip().splitlines()
-    inside = (found[1].strip() for line in lines if (found := BOX_LINE.fullmatch(line)))
+    inside = (match[1].strip() for line in lines if (match := BOX_LINE.fullmatch(line)))
     reason = " ".join(takewhile(lambda line: not RULE.fullmatch(line), inside))
     see = f"see dragoman {command} --help"
-    if found := NO_NUMBER.search(reason):
-        number = f"a {'whole ' if found[2] else ''}number"
+    if match := NO_NUMBER.search(reason):
+        number = f"a {'whole ' if match[2] else ''}number"
         others = "".join(f" or {other}" for other in ALTERNATIVES.findall(reason))
-        raise UsageError(f"{found[1]} must be {number}{others}, not {found[3]}; {see}")
-    if found := NO_CHOICE.search(reason):
-        check_choice(found[2], found[1], sorted({*re.findall("'(.*?)'", found[3])} - {"None"}))
-    if found := NO_VALUE.search(reason):
-        raise UsageError(f"{found[1]} needs a value; {see}")
-    if found := MISSING.search(reason):
-        missing = {name.replace(", ", ","): what for name, what in ONE_MISSING.findall(found[1])}  # a box wraps {a,b}
+        raise UsageError(f"{match[1]} must be {number}{others}, not {match[3]}; {see}")
+    if match := NO_CHOICE.search(reason):
+        check_choice(match[2], match[1], sorted({*re.findall("'(.*?)'", match[3])} - {"None"}))
+    if match := NO_VALUE.search(reason):
+        raise UsageError(f"{match[1]} needs a value; {see}")
+    if match := MISSING.search(reason):
+        missing = {name.replace(", ", ","): what for name, what in ONE_MISSING.findall(match[1])}  # a box wraps {a,b}
         folder = next((argument for argument in arguments if os.path.isdir(argument)), None)  # noqa: PTH112, as texts may be long
         if "-m FOLDER" in missing and folder:
             raise UsageError(f"{command} needs -m in front of its model folder: -m {shlex.quote(folder)}; {see}")
         *first, last = missing
         names = f"{', '.join(first)} and {last}" if first else f"{last} ({missing[last]})"
         raise UsageError(f"{command} needs {names}; {see}")
-    if found := NO_COMMAND.search(reason):
-        raise UsageError(f"{command} needs one of {found[1]}; {see}")
-    if found := EXTRA.search(reason):
-        raise UsageError(f"{command} does not take '{found[1]}'; {see}")
+    if match := NO_COMMAND.search(reason):
+        raise UsageError(f"{command} needs one of {match[1]}; {see}")
+    if match := EXTRA.search(reason):
+        raise UsageError(f"{command} does not take '{match[1]}'; {see}")
     raise UsageError(f"{reason or shown}; {see}")
 
 

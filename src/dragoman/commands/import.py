@@ -27,11 +27,11 @@ class Options:
     out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="OUT")]
     "new model folder"
     positions: Literal["own", "marian"] = "own"
-    "positions of a MarianMT: its own, which transformers computes, or those that Marian trained it with"
+    "positions of a MarianMT: as transformers computes them, or as Marian did in training"
     tag: str = ""
-    "tag that each source begins with where none is given"
+    "default tag in front of each source"
     target_tag: str = ""
-    "tag that each translation begins with where none is given"
+    "default tag that each translation begins with"
     check: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "compare the new model with the source in transformers, and print its card; fail if their translations differ"
     sample: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
@@ -39,9 +39,10 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
-    """Run `dragoman import`: write the model folder, print its card on standard error if checked, and its name."""
+    """Run `dragoman import`: write the model folder and print its name, with warnings on standard error."""
     options = parse(Options, "import", arguments)
     set_threads(None)  # for --check
+    from dragoman.console import escape_controls
     from dragoman.interop.importing import import_model
     from dragoman.training.card import read_card
 
@@ -53,6 +54,7 @@ def main(arguments: list[str]) -> None:
         target_tag=options.target_tag,
         check=options.check,
         sample=options.sample,
+        report=lambda note: print(f"dragoman: {escape_controls(note)}", file=sys.stderr),
     )
     if options.check:
         print(read_card(options.out), end="", file=sys.stderr)

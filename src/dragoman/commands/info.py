@@ -56,14 +56,14 @@ def main(arguments: list[str]) -> None:
         model = outline(summary.config, summary.vocabulary)
     else:
         from dragoman.console import escape_controls
-        from dragoman.model_folder import find_model, read_model
+        from dragoman.model_folder import fetch_model, read_model
         from dragoman.training.card import read_card
 
         if options.vocabulary is not None:
             raise UsageError("--vocabulary is for --preset; a model has its own")
         if options.model in PRESETS and not Path(options.model).exists():
             raise UsageError(f"{options.model} is a preset: dragoman info --preset {options.model}")
-        folder = find_model(Path(str(options.model)))
+        folder = fetch_model(Path(str(options.model)))
         model, tokenizers = read_model(folder)
         summary = Summary.read(folder, model.config, tokenizers)
         if not options.json:

@@ -43,10 +43,11 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "insight", folders_first(arguments))
     from dragoman.data.corpus import read_corpus
     from dragoman.data.spec import parse_corpora
-    from dragoman.files import replace_file, require_no_folder
     from dragoman.inspection import CATALOGUE
     from dragoman.inspection.figure import FORMATS, save
     from dragoman.inspection.history import read_history
+    from dragoman.storage.output import require_no_folder
+    from dragoman.storage.writing import replace_file
     from dragoman.text.speech import speaker
     from dragoman.training.checkpoint import by_step, lasting_checkpoints
     from dragoman.training.resume import read_run_config
@@ -75,16 +76,9 @@ def main(arguments: list[str]) -> None:
             f"{error}; these are the dev pairs of the run, whose paths are relative to the folder where training was "
             "started: change to it, or give --pairs"
         ) from None
-    smoothing = config.training.label_smoothing
+    name, smoothing = options.run.resolve().name, config.training.label_smoothing
     history = read_history(
-        options.run.resolve().name,
-        kept,
-        corpus.pairs,
-        corpus.tags,
-        options.sentence,
-        smoothing,
-        options.subwords,
-        corpus.target_tags,
+        name, kept, corpus.pairs, corpus.tags, options.sentence, smoothing, options.subwords, corpus.target_tags
     )
     first, last = history.snapshots[0], history.snapshots[-1]
     loss = f"loss with label smoothing {smoothing:g}" if smoothing else "loss"

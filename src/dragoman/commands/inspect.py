@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from dragoman.commands import Model, OneBestSearchConfig, check_seed, no_tag_warning, parse, print_json, set_threads
-from dragoman.config.search import Split
+from dragoman.config.search import SearchConfig, Split
 from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
@@ -70,14 +70,14 @@ class Options:
     layer: int | None = None
     "layer, from 1; default: the last"
     head: int | None = None
-    "attention head, from 1; default: the mean of all; of --view stages, the first; of --view lines, each"
+    "attention head, from 1; default: the mean of all; with --view stages, the first; with --view lines, all"
     aggregate: Literal["mean", "max", "rollout"] | None = None
     "combine the maps of all layers, or of --layer, into one; rollout: from the first layer up to --layer"
     subwords: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "show subwords instead of words"
     threads: int | None = None
     "CPU threads; default: one for each core that this process may use"
-    search: Annotated[UnsplitSearchConfig, tyro.conf.arg(name="")] = UnsplitSearchConfig()
+    search: Annotated[SearchConfig, tyro.conf.arg(name="", constructor=UnsplitSearchConfig)] = UnsplitSearchConfig()
 
 
 def main(arguments: list[str]) -> None:
@@ -86,9 +86,10 @@ def main(arguments: list[str]) -> None:
     out = options.out or (None if options.html or options.json else Path(f"{options.view}.svg"))
     check_options(options, out)
     set_threads(options.threads)
-    from dragoman.files import replace_file, require_no_folder
     from dragoman.inspection.figure import check_format, save
-    from dragoman.inspection.inspection import inspect
+    from dragoman.inspection.inspect import inspect
+    from dragoman.storage.output import require_no_folder
+    from dragoman.storage.writing import replace_file
     from dragoman.translation.translator import Translator
 
     if out:
@@ -114,7 +115,7 @@ def main(arguments: list[str]) -> None:
         files.append(out)
     if options.html:
         from dragoman.inspection.page import inspection_page
-        from dragoman.training.setup import untrained_model
+        from dragoman.training.weights import untrained_model
 
         untrained = untrained_model(Path(options.model), translator.tokenizers)
         page = inspection_page(inspection, translator, untrained)
@@ -138,11 +139,11 @@ def head_table_of_pairs(
     sample: the words that name the corpora; kind: whose heads; name: the model's, for the caption. Raise DragomanError
     where no pair is short enough.
     """
-    from dragoman import __version__
     from dragoman.data.corpus import read_corpus
     from dragoman.decoding.forced import max_positions
-    from dragoman.inspection.inspection import inspect
+    from dragoman.inspection.inspect import inspect
     from dragoman.inspection.views import head_table
+    from dragoman.version import __version__
 
     max_length = min(max_positions(translator.model) - 1, translator.max_source_tokens)
     tokenizers = translator.tokenizers

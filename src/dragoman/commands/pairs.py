@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from dragoman.data.batches import Ids
-from dragoman.data.corpus import LeftOut, Row, stream_rows
+from dragoman.data.corpus import LeftOut, stream_rows
+from dragoman.data.lines import Row
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.forced import max_positions
-from dragoman.device import wide_products
 from dragoman.model import Model
+from dragoman.runtime.device import wide_products
 from dragoman.text.extent import model_scripts
 from dragoman.text.scripts import direction_warning
 from dragoman.text.tags import DefaultTags

@@ -13,7 +13,7 @@ from dragoman.commands import Model, parse, set_threads
 from dragoman.errors import UsageError, plural
 
 if TYPE_CHECKING:
-    from dragoman.data.corpus import Row
+    from dragoman.data.lines import Row
     from dragoman.data.tokenizers import SideTokenizer
     from dragoman.decoding.forced import Likelihood
 
@@ -48,9 +48,9 @@ def main(arguments: list[str]) -> None:
     from dragoman.commands.pairs import compute_by_pair
     from dragoman.data.spec import parse_corpora
     from dragoman.decoding.forced import perplexity, score
-    from dragoman.model_folder import find_model, read_model
+    from dragoman.model_folder import fetch_model, read_model
 
-    corpora, folder = parse_corpora(options.pairs), find_model(Path(options.model))
+    corpora, folder = parse_corpora(options.pairs), fetch_model(Path(options.model))
     model, tokenizers = read_model(folder)
     total, tokens, pairs = 0.0, 0, 0
     results = compute_by_pair(corpora, folder, model, tokenizers, partial(score, model), "no score")

@@ -44,7 +44,7 @@ class Options:
     "a file with any of these settings"
     serve: Annotated[FlagServeConfig, tyro.conf.arg(name="")] = field(default_factory=FlagServeConfig)
     new_key: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    "add a key to the file of --api-keys, print the key, and end"
+    "add a key to the file of --api-keys, print the key, and exit"
 
 
 def main(arguments: list[str]) -> None:
@@ -63,11 +63,11 @@ def main(arguments: list[str]) -> None:
         raise DragomanError(f"the server needs {', '.join(missing)}: pip install 'dragoman[serve]'")
     if options.new_key is not None:
         if not options.serve.api_keys:
-            raise UsageError("--new-key needs the file of the keys: --api-keys FILE")
+            raise UsageError("--new-key needs the key file: --api-keys FILE")
         from dragoman.server.keys import add_key
 
         print(add_key(Path(options.serve.api_keys), options.new_key))
-        print("a server that is running takes it once it is started again", file=sys.stderr)
+        print("restart a running server to use it", file=sys.stderr)
         return
     if options.serve.processes > 1:
         from dragoman.server.processes import supervise

@@ -103,13 +103,13 @@ def write_sets(pairs: Sequence["Pair"], sets: Sequence[str], files: Mapping[str,
 
     A tab inside a text becomes a space.
     """
-    from dragoman.files import name_errors, new_file
-    from dragoman.signals import exit_on_signals
+    from dragoman.runtime.signals import exit_on_signals
+    from dragoman.storage.writing import atomic_file, name_errors
 
     with exit_on_signals(), ExitStack() as stack:
-        for own, file in files.items():
-            draft = stack.enter_context(new_file(file))
+        for part, file in files.items():
+            draft = stack.enter_context(atomic_file(file, new=True))
             with name_errors(file, draft), draft.open("w", encoding="utf-8", newline="") as opened:
                 for pair, name in zip(pairs, sets, strict=True):
-                    if name == own:  # only texts of other formats than TSV can have a tab
+                    if name == part:  # only texts of other formats than TSV can have a tab
                         opened.write("\t".join(text.replace("\t", " ") for text in pair) + "\n")

@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> None:
         raise UsageError(f"the settings must come first: dragoman train {options.config} ...")
     run = complete_run(options)
     from dragoman.training.loop import open_journal, train
-    from dragoman.training.setup import other_entries
+    from dragoman.training.prepare import other_entries
 
     with open_journal(run, options.quiet) as journal:
         if not options.run.out:

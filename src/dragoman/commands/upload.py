@@ -24,9 +24,9 @@ class Options:
     model: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
     "model folder or run folder; -m FOLDER is the same"
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="hub:USER/NAME")]
-    "its name there; what is there already is replaced by a new version"
+    "its name on the Hub; an existing model gets a new version"
     private: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    "for you and those whom you let in; a name that is there already must be private"
+    "create a private repository; an existing one must be private already"
 
 
 def main(arguments: list[str]) -> None:

@@ -38,27 +38,29 @@ def main(arguments: list[str]) -> None:
     if not options.paths:
         raise UsageError("give a folder: dragoman verify runs/mine")
     from dragoman.console import escape_controls
-    from dragoman.hub import is_on_hub
-    from dragoman.model_folder import find_model
+    from dragoman.model_folder import fetch_model
+    from dragoman.storage.hub import is_on_hub
     from dragoman.training.integrity import Finding, verify
 
     findings: list[Finding] = []
     for path in options.paths:
         if is_on_hub(path):
-            path = find_model(path)
+            path = fetch_model(path)
         if not path.exists():
             raise DragomanError(f"{path}: no such file or folder")
-        found = False
+        damaged = False
         for finding in verify(path):
-            found = True
+            damaged = True
             findings.append(finding)
             if not options.json:
                 print(escape_controls(str(finding)), flush=True)
-        if not found:
-            raise DragomanError(f"{path}: nothing in it that dragoman wrote checksums of")
+        if not damaged:
+            raise DragomanError(f"{path}: contains no checksums written by dragoman")
     failed = [finding for finding in findings if finding.state not in ("ok", "unlisted")]
     if options.json:
-        print_json({"ok": not failed, "findings": [{**asdict(one), "path": str(one.path)} for one in findings]})
+        print_json(
+            {"ok": not failed, "findings": [{**asdict(finding), "path": str(finding.path)} for finding in findings]}
+        )
     if failed:
         sys.stdout.flush()
         raise DragomanError(f"{len(failed)} of {len(findings)} cannot be used")

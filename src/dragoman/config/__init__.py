@@ -1,7 +1,6 @@
 """All settings: frozen dataclasses whose fields are the flags of the commands; the string below each is its help."""
 
 from dragoman.config.model import (
-    AblationConfig,
     AttentionConfig,
     FeedForwardConfig,
     ModelConfig,
@@ -14,7 +13,6 @@ from dragoman.config.toml import as_dict, model_config, read_settings, read_toml
 from dragoman.config.training import Device, PresetName, RunConfig, TrainingConfig
 
 __all__ = [
-    "AblationConfig",
     "AttentionConfig",
     "ComputeType",
     "Device",

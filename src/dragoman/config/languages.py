@@ -26,5 +26,5 @@ def parse_pair(text: str) -> LanguagePair:
     """Return the pair that a string such as 'en-de' names. Raise UsageError where it names none."""
     match = PAIR.fullmatch(text)
     if not match:
-        raise UsageError(f"{quote_value(text)} is no pair of languages such as en-de, en-pt-BR or zh-Hant-en")
+        raise UsageError(f"{quote_value(text)} is not a language pair, such as en-de, en-pt-BR or zh-Hant-en")
     return LanguagePair(match[1], match[2])

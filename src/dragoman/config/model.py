@@ -17,6 +17,7 @@ from dragoman.config.fields import (
 )
 from dragoman.errors import UsageError
 
+Positions = Literal["none", "sinusoidal", "sinusoidal-halves", "learned", "rotary", "rotary-across", "relative"]
 SharedMatrices = Literal["all", "embeddings", "output", "none"]
 MAX_FIRST_POSITION = 1000
 
@@ -81,15 +82,7 @@ class TransformerConfig:
     "The position-wise feed-forward network, section 3.3."
     dropout: Fraction = 0.1
     "dropout on the output of each sublayer and on the embeddings"
-    positions: Literal[
-        "none",
-        "sinusoidal",
-        "sinusoidal-halves",
-        "learned",
-        "rotary",
-        "rotary-across",
-        "relative",
-    ] = "sinusoidal"
+    positions: Positions = "sinusoidal"
     "how positions are encoded"
     first_position: Annotated[int, at_least(0), at_most(MAX_FIRST_POSITION)] = 0
     "position of the first token with sinusoidal positions (the paper: 0; fairseq, M2M100 and NLLB: 2)"
@@ -100,7 +93,7 @@ class TransformerConfig:
     scale_embedding: bool = True
     "multiply embeddings by sqrt(d_model)"
     share: SharedMatrices = "all"
-    "which matrices are one: all (both embeddings and output), embeddings, output (target embedding and output), none"
+    "shared matrices: all (both embeddings and output), embeddings, output (target embedding and output), none"
     output_bias: bool = False
     "add a bias to the logits"
     max_length: Annotated[int, at_least(2), at_most(MAX_POSITIONS)] = 1024
@@ -125,24 +118,10 @@ class TransformerConfig:
         """The most tokens that source or target may have, BOS and EOS included; None: any number."""
         return self.max_length if self.positions == "learned" else None
 
-
-@dataclass(frozen=True)
-class AblationConfig(TransformerConfig):
-    """A Transformer with a change that neither the paper nor a preset has, to measure what it is worth."""
-
-    change: Literal["query-key", "query-key-value", "layer-pool", "embedding-norm"] = "query-key"
-    "one matrix for queries and keys, or for values too; a mixture of all encoder layers; a norm of the embeddings"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        d_k, d_v = self.attention.head_sizes(self.d_model)
-        if self.change == "query-key-value" and d_k != d_v:
-            raise UsageError(f"queries and values of {d_k} and {d_v} numbers cannot have one matrix")
-        if self.change == "layer-pool" and not self.encoder_layers:
-            raise UsageError("without encoder layers there is nothing to mix: encoder_layers must be 1 or more")
-
-    def __str__(self) -> str:
-        return f"{super().__str__()}, changed: {self.change}"
+    @property
+    def departure(self) -> str:
+        """What a variant has that the Transformer of the paper has not, for those that support nothing else."""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -164,9 +143,10 @@ class RecurrentConfig:
     dropout: Fraction = 0.1
     "dropout on embeddings, between layers and before the output"
     share: SharedMatrices = "all"
-    "which matrices are one: all (both embeddings and output), embeddings, output (target embedding and output), none"
+    "shared matrices: all (both embeddings and output), embeddings, output (target embedding and output), none"
 
     max_positions: ClassVar[int | None] = None  # no limit; TransformerConfig may have one
+    departure: ClassVar[str] = "recurrent layers"
 
     def __post_init__(self) -> None:
         check_fields(self)

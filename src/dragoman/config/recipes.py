@@ -22,7 +22,7 @@ def settings_file(name: str) -> Path:
     if name in names:
         return FOLDER / f"{name}.toml"
     if path.suffix != ".toml":
-        raise UsageError(f"{name} is neither a file of settings (.toml) nor a recipe ({', '.join(names)})")
+        raise UsageError(f"{name} is neither a settings file (.toml) nor a recipe ({', '.join(names)})")
     if path.stem in names and not path.exists():
         raise UsageError(f"{name}: no such file; the recipe is called {path.stem}")
     return path

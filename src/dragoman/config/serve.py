@@ -39,13 +39,13 @@ class ServeConfig:
     model: tuple[str, ...] = ()
     "FOLDER; en-de=FOLDER if it records no languages; en-de=FOLDER:TAG to tag its texts; en,de=FOLDER for some of many"
     pivot: str | None = None
-    "language, such as en, through which to translate pairs that have no model of their own"
+    "language, such as en, through which to translate pairs without a model"
     host: str = "127.0.0.1"
     "address to listen on; 0.0.0.0 lets other machines in, and needs --api-keys or --open"
     port: Annotated[int, at_least(0), at_most(MAX_PORT)] = 5000
     "port to listen on; 0: any free one"
     engine: EngineName = "native"
-    "what translates; ctranslate2 is usually the fastest on CPUs, but finishes even a batch that nobody is waiting for"
+    "search engine; ctranslate2 is usually the fastest on CPUs, but cannot drop a batch that nobody is waiting for"
     compute_type: ComputeType = "float32"
     "data type of matmuls, on a GPU float32 or bfloat16; auto: the fastest in batches here"
     device: Device = "auto"
@@ -53,35 +53,35 @@ class ServeConfig:
     threads: Threads | None = None
     "CPU threads of each search; default: the cores that the server may use, shared by its processes; ctranslate2: 1"
     processes: Annotated[int, at_least(1), at_most(MAX_PROCESSES)] = 1
-    "processes that serve, each with models of its own; one that dies is replaced"
+    "server processes, each with its own models; one that dies is replaced"
     replicas: Threads | None = None
     "batches that ctranslate2 searches at the same time; default: as many as keep all cores busy"
     batches: Annotated[int, at_least(1), at_most(MAX_BATCHES)] = 2
     "batches that the native engine steps in turn, so that a short text does not wait for the end of a long one"
     gather: Annotated[float, at_least(0), below(math.inf)] = 0.01
-    "seconds for which a text waits for others to join it while a batch is searched"
+    "seconds that a text waits for others to join it while a batch is searched"
     beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 4
-    "beam size of requests that do not ask for another one"
+    "beam size of requests that do not set one"
     max_beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 8
     "largest beam size that a request may ask for; alternatives are limited to one less"
     patience: Annotated[float, at_least(1), at_most(MAX_BEAMS)] | None = None
-    "end a search after patience * beam finished hypotheses, 1 for speed; default: when hardly any would be better"
+    "end a search after patience * beam finished hypotheses, 1 for speed; default: once no other is likely to win"
     deadline: Positive = 30.0
-    "seconds after which a request that is not finished is answered with an error"
+    "seconds after which an unfinished request gets an error"
     max_wait: Positive = 4.0
-    "refuse a request (503, with Retry-After) that would wait for more than this many seconds"
+    "refuse a request (503, with Retry-After) that would wait longer than this many seconds"
     requests: Annotated[int, at_least(1), at_most(1024)] = 64
     "requests that are translated at the same time; more are refused (503)"
     cache: Annotated[int, at_least(0), at_most(MAX_CACHE)] = 64
-    "megabytes of results to keep, for each model; 0: none"
+    "megabytes of cached results for each model; 0: no cache"
     texts: Count = 1000
     "maximum number of texts in a request"
     characters: Count = 100_000
     "maximum number of characters in a request, over all of its texts"
     inspect_tokens: Annotated[int, at_least(0), at_most(MAX_INSPECTED)] = 128
-    "maximum number of tokens on each side of a sentence that is inspected; 0: inspect nothing"
+    "maximum number of tokens on each side of an inspected sentence; 0: no inspections"
     rate: CountOrZero = 1_000_000
-    "characters a minute for each key, or for each address without keys; 0: any number"
+    "characters per minute for each key, or without keys for each IP address; 0: no limit"
     api_keys: str | None = None
     "file with the keys that requests need; --new-key adds a key to it"
     open: bool = False

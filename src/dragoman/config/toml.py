@@ -7,20 +7,24 @@ import re
 import sys
 import tomllib
 import typing
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from dragoman.config.fields import quote_value
-from dragoman.config.model import AblationConfig, ModelConfig, RecurrentConfig, TransformerConfig
+from dragoman.config.model import ModelConfig, RecurrentConfig, TransformerConfig
 from dragoman.errors import DragomanError, UsageError
 
 T = typing.TypeVar("T")
 MAX_SIZE = 1 << 20  # bytes of a file of settings
 MAX_DOTS = 200  # the library needs quadratic time for the parts of a key, and ours have up to three
 END_OF_KEY = re.compile(r"[=,\n]")
-KINDS: dict[str, type] = {"transformer": TransformerConfig, "ablation": AblationConfig, "recurrent": RecurrentConfig}
+KINDS: dict[str, type] = {"transformer": TransformerConfig, "recurrent": RecurrentConfig}
+# Entry points of installed packages: modules that add kinds of models to KINDS and to `dragoman.model.BUILDERS`. They
+# are imported when a file has a kind that is not in KINDS; what the file says does not choose among them.
+MODULES_WITH_KINDS = "dragoman_models"
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -32,7 +36,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             data = file.read(MAX_SIZE + 1)
         if len(data) > MAX_SIZE:
-            raise UsageError(f"{path}: too large for a file of settings")
+            raise UsageError(f"{path}: too large for a settings file")
         text = data.decode()
         if max(part.count(".") for part in END_OF_KEY.split(text)) > MAX_DOTS:
             raise ValueError(f"a key with more than {MAX_DOTS} dots")
@@ -51,8 +55,11 @@ def read_settings(path: Path) -> dict[str, Any]:
     """Return the settings of a run in a TOML file, under today's names; raise as `read_toml` does."""
     settings = read_toml(path)
     training = settings.get("training")
-    if isinstance(training, dict) and "joined" in training:  # as version 0.1 called it
-        training["concatenate"] = training.pop("joined")
+    if isinstance(training, dict):
+        if "joined" in training:  # as version 0.1 called it
+            training["concatenate"] = training.pop("joined")
+        if training.pop("terms", 0):  # a removed experiment, which was off by default
+            raise UsageError(f"{path}: training.terms no longer exists: start a new run without it")
     return settings
 
 
@@ -62,10 +69,7 @@ def to_toml(config: Any) -> str:
 
 
 def as_dict(config: Any) -> dict[str, Any]:
-    """Return a dataclass as nested dicts, without fields that are None, and with lists for tuples.
-
-    A model also has the key `kind`.
-    """
+    """Return a dataclass as nested dicts, without None, with lists for tuples, and for a model with the key `kind`."""
     data: dict[str, Any] = {}
     for kind, cls in KINDS.items():
         if type(config) is cls:
@@ -80,10 +84,7 @@ def as_dict(config: Any) -> dict[str, Any]:
 
 
 def update(config: T, data: dict[str, Any], where: str) -> T:
-    """Return `config` with the values of `data`. Raise UsageError for unknown keys and for values of a wrong type.
-
-    where: file and key, for messages.
-    """
+    """Return `config` with the values of `data`. Raise UsageError, beginning with `where`, for wrong keys and types."""
     if not isinstance(data, dict):
         raise UsageError(f"{where}: expected a table of settings, found {quote_value(data)}")
     hints = typing.get_type_hints(type(config))
@@ -113,7 +114,7 @@ def model_config(data: dict[str, Any], where: str) -> ModelConfig:
     """
     config = select_config(None, data, where)
     if config is None:
-        raise UsageError(f"{where}: no kind of model given, expected one of {', '.join(KINDS)}")
+        raise UsageError(f"{where}: no kind of model given, expected one of {', '.join(find_kinds())}")
     return update(config, data, where)
 
 
@@ -125,9 +126,18 @@ def select_config(current: Any, data: Any, where: str) -> Any:
     if not isinstance(data, dict) or "kind" not in data:
         return current
     kind = data.pop("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise UsageError(f"{where}: unknown kind '{kind}', expected one of {', '.join(KINDS)}")
+    if not isinstance(kind, str) or (kind not in KINDS and kind not in find_kinds()):
+        raise UsageError(f"{where}: unknown kind '{kind}', expected one of {', '.join(find_kinds())}")
     return current if type(current) is KINDS[kind] else KINDS[kind]()
+
+
+def find_kinds() -> Collection[str]:
+    """Return the names of all kinds of models, after importing the modules of installed packages that add some."""
+    from importlib.metadata import entry_points
+
+    for module in entry_points(group=MODULES_WITH_KINDS):
+        module.load()
+    return KINDS
 
 
 def convert(value: Any, hint: Any) -> Any:

@@ -53,9 +53,6 @@ class TrainingConfig:
     concatenate: Annotated[float, at_least(0), at_most(1)] = 0.0
     "share of pairs repeated in each epoch with another pair appended; 1 for small corpora of short texts"
 
-    terms: Annotated[float, at_least(0), at_most(1)] = 0.0
-    "share of pairs whose sources show some of their target words, such as 0.3; experimental: docs/glossary.md"
-
     # Learning rate
     schedule: Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"] = "paper"
     "learning rate schedule, after a linear warm-up; cosine and linear decay to zero at max_steps"

@@ -41,10 +41,7 @@ class Plan:
         return self.order[self.starts[batch] : self.starts[batch + 1]]
 
     def largest_batch(self, lengths: np.ndarray) -> np.ndarray:
-        """Return the indices of the pairs in the batch with the most tokens, source and target together.
-
-        lengths (n, 2): as for `plan_batches`.
-        """
+        """Return the indices of the pairs in the batch with the most tokens; lengths (n, 2): as for `plan_batches`."""
         tokens = np.add.reduceat(lengths.sum(axis=1)[self.order], self.starts[:-1])
         batch = int(tokens.argmax())
         return self.order[self.starts[batch] : self.starts[batch + 1]]
@@ -105,7 +102,7 @@ class Batch:
     real: Tensor  # B T, bool: which labels are not padding
 
     @classmethod
-    def of(cls, sources: Sequence[Ids | np.ndarray], targets: Sequence[Ids | np.ndarray]) -> "Batch":
+    def from_pairs(cls, sources: Sequence[Ids | np.ndarray], targets: Sequence[Ids | np.ndarray]) -> "Batch":
         """Return a batch of pairs, which are given as ids without BOS and EOS."""
         labels = pad_rows(targets)
         target = np.where(labels == EOS, PAD, labels)

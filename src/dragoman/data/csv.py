@@ -5,9 +5,17 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from dragoman.data.corpus import OnProblem, Problem, Row, join_lines, quote_line, read_lines
-from dragoman.data.header import suggest_columns
-from dragoman.data.spec import DEFAULT_COLUMNS, display_path
+from dragoman.data.lines import (
+    OnProblem,
+    Problem,
+    Row,
+    display_path,
+    join_lines,
+    quote_line,
+    read_lines,
+    suggest_columns,
+)
+from dragoman.data.spec import DEFAULT_COLUMNS
 from dragoman.errors import DragomanError, plural
 
 DELIMITERS = ",;\t|"
@@ -37,9 +45,9 @@ def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
 
     unread = lines()
     heading = next(unread, "")
-    if told := told_delimiter(heading):
+    if declared := declared_delimiter(heading):
         heading = next(unread, "")
-    rows = csv.reader(chain([heading], unread), delimiter=told or delimiter_of(heading), strict=True)
+    rows = csv.reader(chain([heading], unread), delimiter=declared or delimiter_of(heading), strict=True)
     indices: list[int] = []
     while True:
         begin = number + 1 if indices else max(number, 1)  # the heading was read before
@@ -69,10 +77,10 @@ def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
             yield Row(begin, *(join_lines(cells[index], path, begin, on_problem) for index in indices))
 
 
-def told_delimiter(line: str) -> str:
+def declared_delimiter(line: str) -> str:
     """Return what a line says that separates the columns: ';' for 'sep=;'. '' where it says nothing of that."""
-    told = SEPARATOR_LINE.fullmatch(line)
-    return told[1] if told else ""
+    match = SEPARATOR_LINE.fullmatch(line)
+    return match[1] if match else ""
 
 
 def delimiter_of(heading: str) -> str:
@@ -87,7 +95,7 @@ def find_columns(heading: Sequence[str], columns: Sequence[str]) -> tuple[list[i
     Raise ValueError for any other.
     """
     if twice := next((column for column in columns if heading.count(column) > 1), None):
-        raise ValueError(f"several columns are called '{twice}': give them names of their own")
+        raise ValueError(f"several columns are called '{twice}': give each its own name")
     if all(column in heading for column in columns):
         return [heading.index(column) for column in columns], True
     folded = [name.strip().casefold() for name in heading]

@@ -6,7 +6,7 @@ The same corpora and the same tokenizer give the same bytes, however many thread
 import hashlib
 import json
 import mmap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from random import Random
@@ -14,30 +14,32 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 
-from dragoman import formats
 from dragoman.data.batches import Batch, Ids, Repeat
-from dragoman.data.corpus import LeftOut, Row, drop_empty, stream_rows
+from dragoman.data.corpus import LeftOut, drop_empty, stream_rows
+from dragoman.data.lines import Row
 from dragoman.data.spec import MAX_WEIGHT, MIN_WEIGHT, CorpusSpec
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
-from dragoman.files import atomic_file, name_errors, open_regular
+from dragoman.storage import formats
+from dragoman.storage.records import open_regular
+from dragoman.storage.writing import atomic_file, name_errors
 
 CHUNK = 4096  # pairs that are tokenised, written and looked up together
 READS_BEFORE_RELEASE = 1000  # sentences
 COMPARED = 10_000  # pairs of a corpus, to see in which order its languages are
 OPPOSITE = 0.05  # similarity by which the sides of two corpora match better crosswise, on both sides
 SOURCE, TARGET = 0, 1
-Sentence = Ids | np.ndarray  # as ids
+Columns = tuple[tuple[np.ndarray, np.ndarray], ...]  # of source and target: offsets of sentences in the ids, the ids
 
 
 class Pairs:
     """Pairs of ids in a memory-mapped file; only their lengths are in memory."""
 
-    def __init__(self, mapped: mmap.mmap, path: Path):
+    def __init__(self, mapped: mmap.mmap, path: Path, checked: bool = False):
         """Raise ValueError where this is not, to the bit, what `tokenise` wrote, NewerFormatError for a newer format.
 
-        path: the mapped file, for messages.
+        path: the mapped file, for messages. checked: whether this process has compared it with its checksum.
         """
         reader = pa.ipc.open_file(pa.py_buffer(mapped))
         metadata = {name.decode(): json.loads(value) for name, value in reader.schema.metadata.items()}
@@ -49,17 +51,21 @@ class Pairs:
             raise ValueError("a limit that is no number")
         digest = start_fingerprint(corpora, self.max_length)
         # For each chunk: the offsets of its source and target ids, the ids themselves, its corpus and its lines.
-        self._sides: list[tuple[tuple[np.ndarray, np.ndarray], ...]] = []
+        self._sides: list[Columns] = []
         self._lines: list[tuple[str, np.ndarray]] = []
         lengths, owners = [], []
         for number in range(reader.num_record_batches):
             chunk, extra = reader.get_batch_with_custom_metadata(number)
             chunk.validate()
             owner, sides = int(extra[b"corpus"]), columns_of(chunk)
-            lengths.append(add_to_fingerprint(digest, owner, sides) + 1)
+            lengths.append(count_ids(sides) + 1)
             owners.append(owner)
-            if extra[b"sha256"].decode() != digest.hexdigest():
-                raise ValueError("SHA-256 differs")
+            self.fingerprint: str = extra[b"sha256"].decode()
+            "SHA-256 over ids, tags, weights, shares and `max_length`"
+            if not checked:
+                add_to_fingerprint(digest, owner, sides)
+                if self.fingerprint != digest.hexdigest():
+                    raise ValueError("SHA-256 differs")
             self._sides.append(sides)
             self._lines.append((corpora[owner]["name"], chunk.column("line").to_numpy()))
         self._starts = np.cumsum([0, *map(len, lengths)])
@@ -71,19 +77,18 @@ class Pairs:
         "which pairs belong to which corpus, and the weight of that corpus"
         self._mapped, self._reads = mapped, 0
         self._release_memory()  # all of it was read for the checksum
-        self.fingerprint: str = digest.hexdigest()
-        "SHA-256 over ids, tags, weights, shares and `max_length`"
 
     @classmethod
-    def open(cls, path: Path) -> "Pairs":
+    def open(cls, path: Path, checked: bool = False) -> "Pairs":
         """Map a file that `tokenise` wrote. Raise DragomanError where it is missing, damaged or of a newer format.
 
-        Raise OSError where the system cannot read it.
+        checked: whether this process has opened it before, so that its checksum need not be computed again. Raise
+        OSError where the system cannot read it.
         """
         damaged = DragomanError(f"{path}: damaged; delete it and rerun the same command")
         try:
             with name_errors(path), open_regular(path) as file:
-                return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), path)
+                return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), path, checked)
         except FileNotFoundError:
             raise DragomanError(f"{path}: no such file") from None
         except OSError as error:  # Arrow's own have no number
@@ -95,10 +100,7 @@ class Pairs:
         return len(self.lengths)
 
     def rows(self, indices: Sequence[int] | np.ndarray, side: int) -> list[np.ndarray]:
-        """Return the ids, without EOS, of one side (0: source, 1: target) of the pairs at `indices`.
-
-        They are views of the file.
-        """
+        """Return the ids, without EOS, of a side (0: source, 1: target) of pairs, by index, as views of the file."""
         self._reads += len(indices)
         if self._reads > READS_BEFORE_RELEASE:
             self._release_memory()
@@ -125,57 +127,40 @@ class Pairs:
         """Return a hash of each pair, int64 (n,), for comparisons within this process; it reads the whole file."""
         hashes = (
             hash((source[a:b].tobytes(), target[c:d].tobytes()))
-            for (starts, source), (others, target) in self._sides
-            for (a, b), (c, d) in zip(pairwise(starts.tolist()), pairwise(others.tolist()), strict=True)
+            for (source_starts, source), (target_starts, target) in self._sides
+            for (a, b), (c, d) in zip(pairwise(source_starts.tolist()), pairwise(target_starts.tolist()), strict=True)
         )
         keys = np.fromiter(hashes, np.int64, len(self))
         self._release_memory()
         return keys
 
     def batch(
-        self,
-        indices: np.ndarray,
-        dropout: tuple[tuple[Tokenizer, Tokenizer], float, tuple[int, ...]] | None = None,
-        annotate: Callable[[int, Sentence, Sentence], Sentence] | None = None,
+        self, indices: np.ndarray, dropout: tuple[tuple[Tokenizer, Tokenizer], float, tuple[int, ...]] | None = None
     ) -> Batch:
         """Return the pairs at `indices` as a batch.
 
         With dropout (tokenizers, rate, seeds), the texts are segmented again with BPE-dropout of that rate; the seeds
-        and the index of a pair decide how. `annotate` returns what takes the place of a source: it is called with the
-        index, the source and the target of each pair. A sentence that either would make longer than `max_length` allows
-        stays as it was.
+        and the index of a pair decide how. A sentence that would become longer than `max_length` stays as it was.
         """
-        sides: list[list[Sentence]] = [[*self.rows(indices, side)] for side in (SOURCE, TARGET)]
-        if dropout:
-            sides = self._resegment(indices, sides, *dropout)
-        if annotate:
-            rows = zip(indices.tolist(), *sides, strict=True)
-            sides[SOURCE] = [self._unless_too_long(annotate(*row), row[1]) for row in rows]
-        return Batch.of(*sides)
+        sides = [self.rows(indices, side) for side in (SOURCE, TARGET)]
+        return Batch.from_pairs(*self._resegment(indices, sides, *dropout) if dropout else sides)
 
     def _resegment(
         self,
         indices: np.ndarray,
-        sides: Sequence[Sequence[Sentence]],
+        sides: Sequence[Sequence[np.ndarray]],
         tokenizers: tuple[Tokenizer, Tokenizer],
         rate: float,
         seeds: tuple[int, ...],
-    ) -> list[list[Sentence]]:
-        """Return sources and targets, `sides`, of the pairs at `indices`, segmented with BPE-dropout, see `batch`.
-
-        A sentence that would become longer than `max_length` allows keeps its segmentation.
-        """
-        segmented: list[list[Sentence]] = [[], []]
+    ) -> list[list[Ids | np.ndarray]]:
+        """Return sources and targets, `sides`, of the pairs at `indices`, segmented with BPE-dropout, see `batch`."""
+        segmented: list[list[Ids | np.ndarray]] = [[], []]
         for index, *pair in zip(indices.tolist(), *sides, strict=True):
             random = Random(f"{seeds} {index}")
             for side, ids in enumerate(pair):
-                other = tokenizers[side].resegment(list(map(int, ids)), rate, random)
-                segmented[side].append(self._unless_too_long(other, ids))
+                cut = tokenizers[side].resegment(ids.tolist(), rate, random)
+                segmented[side].append(ids if self.max_length and len(cut) >= self.max_length else cut)
         return segmented
-
-    def _unless_too_long(self, ids: Sentence, before: Sentence) -> Sentence:
-        """Return the ids of a sentence, or `before`, those that it had, where these are longer than allowed."""
-        return before if self.max_length and len(ids) >= self.max_length else ids
 
     def location(self, index: int) -> str:
         """Return where a pair was read: 'news.tsv:1,234'."""
@@ -252,10 +237,10 @@ def direction_notes(train: Pairs, dev: Pairs) -> list[str]:
 
     Sides are compared by the Bhattacharyya coefficient of their tokens, as `dragoman check` does with trigrams.
     """
-    own, others = (token_shares(pairs) for pairs in (dev, train))
-    size = max(own.shape[1], others.shape[1])
-    own, others = (np.pad(shares, ((0, 0), (0, size - shares.shape[1]))) ** 0.5 for shares in (own, others))
-    straight, crosswise = own @ others.T, own @ others[::-1].T  # (2, 2)
+    sides = [token_shares(pairs) for pairs in (dev, train)]
+    size = max(shares.shape[1] for shares in sides)
+    of_dev, of_train = (np.pad(shares, ((0, 0), (0, size - shares.shape[1]))) ** 0.5 for shares in sides)
+    straight, crosswise = of_dev @ of_train.T, of_dev @ of_train[::-1].T  # (2, 2)
     if (crosswise - straight).diagonal().min() <= OPPOSITE:
         return []
     return [
@@ -345,7 +330,7 @@ def as_lists(rows: Sequence[Ids], kind: pa.DataType) -> pa.ListArray:
 
 
 def weights_of(corpora: Sequence[dict], tokens: Sequence[int]) -> list[float]:
-    """Return the weight of each corpus: its own, or the one with which it makes up its share of the tokens of an epoch.
+    """Return the weight of each corpus: as given, or that with which it makes up its share of the tokens in an epoch.
 
     tokens: the target tokens of each corpus, each pair counted once. Raise ValueError where the shares leave nothing
     for the others, or there are no others, and where a weight is out of range: `parse_corpora` refuses that.
@@ -353,14 +338,14 @@ def weights_of(corpora: Sequence[dict], tokens: Sequence[int]) -> list[float]:
     shares = [corpus.get("share") for corpus in corpora]  # files of version 0.1 have none
     if not all(MIN_WEIGHT <= corpus["weight"] <= MAX_WEIGHT for corpus in corpora) or not all(tokens):
         raise ValueError("a corpus without pairs, or with a weight that it cannot have")
-    own = sum(
+    weighted_tokens = sum(
         corpus["weight"] * count for corpus, share, count in zip(corpora, shares, tokens, strict=True) if not share
     )
     left = 1 - sum(share or 0.0 for share in shares)
-    if not 0 < left <= 1 or not own:
+    if not 0 < left <= 1 or not weighted_tokens:
         raise ValueError("the shares of the corpora leave nothing for others")
     return [
-        share * own / (left * count) if share else corpus["weight"]
+        share * weighted_tokens / (left * count) if share else corpus["weight"]
         for corpus, share, count in zip(corpora, shares, tokens, strict=True)
     ]
 
@@ -374,22 +359,21 @@ def start_fingerprint(corpora: list[dict], max_length: int | None) -> "hashlib._
     return hashlib.sha256(json.dumps([max_length, *use]).encode())
 
 
-def columns_of(chunk: pa.RecordBatch) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+def columns_of(chunk: pa.RecordBatch) -> Columns:
     """Return, for source and target, the offsets of sentences in the ids, and the ids, without copying them."""
     return tuple((column.offsets.to_numpy(), column.values.to_numpy()) for column in chunk.columns[:2])
 
 
-def add_to_fingerprint(
-    digest: "hashlib._Hash", owner: int, sides: tuple[tuple[np.ndarray, np.ndarray], ...]
-) -> np.ndarray:
-    """Add a chunk of corpus `owner` to the fingerprint. Return its lengths in ids, int32 (pairs, 2).
+def count_ids(sides: Columns) -> np.ndarray:
+    """Return the lengths in ids of the sentences of a chunk, int32 (pairs, 2)."""
+    return np.stack([np.diff(offsets) for offsets, _ in sides], axis=1)
 
-    sides: what `columns_of` returned.
-    """
-    counts = np.stack([np.diff(offsets) for offsets, _ in sides], axis=1)
+
+def add_to_fingerprint(digest: "hashlib._Hash", owner: int, sides: Columns) -> None:
+    """Add a chunk of corpus `owner` to the fingerprint."""
+    counts = count_ids(sides)
     for data in (np.array([owner, len(counts)]), counts, *(ids for _, ids in sides)):
         digest.update(data.data)
-    return counts
 
 
 def no_pairs_message(left_out: LeftOut, max_length: int | None) -> str:

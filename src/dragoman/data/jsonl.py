@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from dragoman.data.corpus import OnProblem, Problem, Row, join_lines, quote_line, read_lines
-from dragoman.data.header import suggest_columns
+from dragoman.data.lines import OnProblem, Problem, Row, join_lines, quote_line, read_lines, suggest_columns
 from dragoman.data.spec import DEFAULT_COLUMNS
 
 MAX_KEY = 100  # characters of a key that a message names
@@ -86,5 +85,5 @@ def text_keys(record: dict[str, Any]) -> list[str]:
         if isinstance(value, str):
             keys.append(key)
         elif isinstance(value, dict):
-            waiting += [(f"{key}.{inner}", own) for inner, own in value.items()][::-1]
+            waiting += [(f"{key}.{inner}", inner_value) for inner, inner_value in value.items()][::-1]
     return keys

@@ -8,9 +8,8 @@ import pyarrow
 from pyarrow.compute import struct_field
 from pyarrow.parquet import ParquetFile
 
-from dragoman.data.corpus import RATIO, SPARE, OnProblem, Problem, Row, join_lines
-from dragoman.data.header import suggest_columns
-from dragoman.data.spec import DEFAULT_COLUMNS, display_path
+from dragoman.data.lines import RATIO, SPARE, OnProblem, Problem, Row, display_path, join_lines, suggest_columns
+from dragoman.data.spec import DEFAULT_COLUMNS
 from dragoman.errors import DragomanError
 
 ROWS_IN_MEMORY = 1024
@@ -71,10 +70,7 @@ def check_columns(path: str, table: ParquetFile, columns: list[str], max_size: i
 
 
 def texts_of(batch: pyarrow.RecordBatch, column: str) -> Iterator[str | None]:
-    """Yield the texts of a column such as 'translation.en': '' for null, None for bytes that are not UTF-8.
-
-    The column must have been read as a dictionary (`read_dictionary`).
-    """
+    """Yield the texts of a column read as a dictionary: '' for null, None for bytes that are not UTF-8."""
     name, *inner = [column] if column in batch.schema.names else column.split(".")
     array = batch.column(name)
     for field in inner:

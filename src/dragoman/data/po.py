@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import polib
 
-from dragoman.data.corpus import OnProblem, Problem, Row, join_lines, quote_line, read_lines
-from dragoman.data.spec import display_path
+from dragoman.data.lines import OnProblem, Problem, Row, display_path, join_lines, quote_line, read_lines
 from dragoman.errors import DragomanError
 
 LARGEST = 64 << 20  # characters: polib holds a whole catalogue, and the largest known ones have a tenth of this
@@ -71,8 +70,8 @@ def read_po(path: str, on_problem: OnProblem) -> Iterator[Row]:
                     pairs = [(message.msgid, message.msgstr)]
                 case [form]:
                     pairs = [(message.msgid_plural, form)]
-                case [one, many]:
-                    pairs = [(message.msgid, one), (message.msgid_plural, many)]
+                case [singular, plural]:
+                    pairs = [(message.msgid, singular), (message.msgid_plural, plural)]
                 case _:
                     pairs = []
                     on_problem(Problem("plural", path, number))

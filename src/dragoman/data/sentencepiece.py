@@ -27,8 +27,6 @@ SPACE = "\u2581"  # how SentencePiece writes a space
 class SentencePieceTokenizer:
     """Turns text into ids with a SentencePiece model and a list of pieces. It never changes."""
 
-    term_marks: tuple[int, ...] = ()
-
     def __init__(self, model: SentencePieceModel, vocabulary: Sequence[str], unknown: int, tags: Mapping[str, int]):
         """Take the pieces by our ids, as SentencePiece writes them, and which of them are the unknown word and tags.
 
@@ -45,8 +43,8 @@ class SentencePieceTokenizer:
         "by id, as text: spaces are real ones, a byte is such as '<0x6C>', a tag such as '<tag:de>'"
         if len(set(self.pieces)) < len(self.pieces) or not all(self.pieces):
             raise ValueError("its pieces are not all different")
-        own = [*range(len(SPECIAL)), *tags.values(), unknown]
-        if len(set(own)) < len(own) or not all(0 <= id < len(self.pieces) for id in own):
+        special_ids = [*range(len(SPECIAL)), *tags.values(), unknown]
+        if len(set(special_ids)) < len(special_ids) or not all(0 <= id < len(self.pieces) for id in special_ids):
             raise ValueError("its tags and its unknown word are not entries of their own")
         kinds = {piece.text: piece.kind for piece in model.pieces}
         control = {id for id, piece in enumerate(vocabulary) if kinds.get(piece) is Kind.CONTROL}
@@ -113,7 +111,6 @@ class SentencePieceTokenizer:
         return self._shown("".join(parts))
 
     def _shown(self, text: str) -> str:
-        """Return a text without the space that the library has put in front of it."""
         ours = self.model.normalisation
         return text.lstrip(" ") if ours.dummy_prefix or ours.single_spaces else text
 
@@ -144,10 +141,7 @@ class SentencePieceTokenizer:
 
 
 def load_library(model: SentencePieceModel) -> Any:
-    """Return the library's tokenizer for a model that we have read, checked and write anew.
-
-    Raise DragomanError where the library is not installed.
-    """
+    """Return the library's tokenizer for a model. Raise DragomanError where the library is not installed."""
     try:
         from sentencepiece import SentencePieceProcessor
     except ImportError:

@@ -1,49 +1,28 @@
 """Name corpora on the command line and in TOML lists: files, and options such as `weight=2` after them."""
 
 import difflib
-import os
 import re
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dragoman.config.fields import check_texts
+from dragoman.data.lines import FOLDER, codec_of, display_path, no_such_file
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import CODECS
 
 OF_PAIRS = (".tsv", ".csv", ".jsonl", ".parquet", ".tmx", ".po")  # one file holds both sides
 WITH_COLUMNS = (".csv", ".jsonl", ".parquet", ".tmx")  # columns= says which texts are read
 WITH_HEADER = ("", ".tsv", ".csv")  # the first row may be the names of the columns; "": two files of plain text
 DEFAULT_COLUMNS = ("source", "target")  # of CSV, JSON lines and Parquet
-WORDS = "a word processor's file: save it as a web page (.html) to translate it, as plain text (.txt) to train on it"
-ARCHIVE = "an archive: unpack it first (only .gz and .zst are read as they are)"
-# Files that are not text, and what to do with them.
-NOT_TEXT = {
-    **dict.fromkeys((".docx", ".doc", ".odt", ".rtf"), WORDS),
-    **dict.fromkeys((".xlsx", ".xls", ".ods"), "a spreadsheet: save it as .csv"),
-    **dict.fromkeys((".pptx", ".ppt", ".odp"), "slides: save their text as .txt"),
-    **dict.fromkeys((".mo", ".gmo"), "a compiled catalogue: turn it into .po with msgunfmt"),
-    **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz"), ARCHIVE),
-    ".pdf": "a PDF has letters and their places, but no sentences: get its text with pdftotext",
-    ".epub": "an e-book is an archive of web pages: unpack it and translate those",
-}
-# Files that translate reads, but that are not one corpus.
-DOCUMENT = (
-    "dragoman translate --input reads it; a corpus is a file of sentence pairs (.tsv, .tmx, ...), or two text files"
+NOT_TEXT, NOT_PAIRS = (  # by suffix: what to do with a file that is not text, and with one that is not one corpus
+    {suffix: advice for suffixes, advice in table.items() for suffix in suffixes.split()}
+    for table in tomllib.loads(Path(__file__).with_name("suffixes.toml").read_text(encoding="utf-8")).values()
 )
-NOT_PAIRS = {
-    **dict.fromkeys((".xlf", ".xliff"), "XLIFF is for translate: to train on it, convert it to .po or .tmx first"),
-    ".json": "pairs in JSON are read one object to a line, from a file that ends in .jsonl",
-    **dict.fromkeys((".srt", ".vtt"), f"subtitles, in one language: {DOCUMENT}"),
-    **dict.fromkeys((".html", ".htm"), f"a web page, in one language: {DOCUMENT}"),
-    ".md": f"Markdown, in one language: {DOCUMENT}",
-}
-FOLDER = "a folder; name the files in it: pairs (.tsv, .tmx, ...), or a source file and a target file"
 OPTION = re.compile(r"([a-z]+(?:-[a-z]+)?)=(.*)", re.DOTALL)
 TAG = re.compile(r"[\w.-]{1,40}")
-
-
 MIN_WEIGHT, MAX_WEIGHT = 0.001, 1000.0
 
 
@@ -108,21 +87,13 @@ class CorpusSpec:
         }
         return (*self.files, *(f"{name}={value}" for name, value in options.items() if value))
 
-    @property
+    @cached_property
     def format(self) -> str:
-        """The suffix that decides how the corpus is read: '.tsv', '.jsonl', ...; '' for two files of plain text.
-
-        A single file with an unknown suffix is read as TSV.
-        """
+        """The suffix whose format is read, '.tsv' if a single file has another; '' for two files of plain text."""
         if len(self.files) == 2:
             return ""
         suffix = suffix_of(self.files[0])
         return suffix if suffix in OF_PAIRS else ".tsv"
-
-
-def display_path(file: str) -> str:
-    """Return a file's name as text for messages, with backslashes where it is not UTF-8."""
-    return os.fsencode(file).decode("utf-8", "backslashreplace")
 
 
 def check_present(files: Iterable[str]) -> None:
@@ -132,22 +103,10 @@ def check_present(files: Iterable[str]) -> None:
             raise DragomanError(f"{display_path(file)}: {FOLDER if Path(file).is_dir() else no_such_file(file)}")
 
 
-def no_such_file(file: str) -> str:
-    """Return what is wrong with a corpus that does not exist, with a hint where it is two files with a comma."""
-    parts = file.split(",")
-    hint = f"; two files are separated by a space: {' '.join(parts)}" if all(map(os.path.isfile, parts)) else ""
-    return f"no such file{hint}"
-
-
 def refuse_unreadable(file: str) -> None:
     """Raise UsageError for a file that is not text by its name, saying what to do with it."""
     if way_out := NOT_TEXT.get(suffix_of(file)):
         raise UsageError(f"{display_path(file)}: {way_out}")
-
-
-def codec_of(path: str | Path) -> str:
-    """Return how a file is compressed, by its name, in small letters or capitals: 'gzip', 'zstd', or '' for not."""
-    return CODECS.get(Path(path).suffix.lower(), "")
 
 
 def suffix_of(file: str) -> str:

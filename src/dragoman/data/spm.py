@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dragoman.errors import DragomanError
-from dragoman.files import name_errors
+from dragoman.storage.writing import name_errors
 
 # Those of NLLB, the largest known, are 4.9 MB with 256,000 pieces; its normalisation takes 240 kB, as everyone's does.
 MAX_SIZE, MAX_CHARSMAP, MAX_SETTING = 16 << 20, 1 << 19, 1000  # bytes; of a charsmap, its trie and texts each
@@ -71,7 +71,7 @@ class Normalisation:
 
 @dataclass(frozen=True)
 class SentencePieceModel:
-    """Hold all of a SentencePiece model that decides about ids and texts; the piece at index i has id i.
+    """Describe all of a SentencePiece model that decides about ids and texts; the piece at index i has id i.
 
     algorithm: 'unigram' or 'bpe'; unknown_surface: what an unknown piece becomes in a text; names: of the pieces for
     unknown, begin, end and padding, which need not exist.
@@ -188,8 +188,8 @@ def parse_spm(data: bytes) -> SentencePieceModel:
 
 def read_piece(data: bytes, id: int) -> Piece:
     """Return the piece that a message describes. Raise ValueError, naming its id, where it has no text or kind."""
-    found: dict[int, Any] = dict(read_fields(data, MAX_FIELDS))
-    text, score, kind = found.get(1, b""), found.get(2, 0.0), found.get(3, 1)
+    fields: dict[int, Any] = dict(read_fields(data, MAX_FIELDS))
+    text, score, kind = fields.get(1, b""), fields.get(2, 0.0), fields.get(3, 1)
     if not text or not isinstance(text, bytes):
         raise ValueError(f"piece {id} is empty")
     if not isinstance(score, float) or math.isnan(score):

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import ParseError
 
-from dragoman.data.corpus import LONGEST_LINE, OnProblem, Problem, Row, join_lines, read_blocks
-from dragoman.data.spec import display_path
+from dragoman.data.lines import LONGEST_LINE, OnProblem, Problem, Row, display_path, join_lines, read_blocks
 from dragoman.data.xml import MAX_DEPTH, XmlParser
 from dragoman.errors import DragomanError
 

@@ -25,7 +25,8 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from dragoman.config.fields import check_argument, quote_value
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import MAX_RECORD_SIZE, MAX_TABLE_SIZE, name_errors, read_json
+from dragoman.storage.records import MAX_RECORD_SIZE, MAX_TABLE_SIZE, read_json
+from dragoman.storage.writing import name_errors
 
 PAD, BOS, EOS = 0, 1, 2
 SPECIAL = ["<pad>", "<s>", "</s>"]
@@ -46,7 +47,7 @@ RUN_OF_MARKS = regex.compile(rf"\p{{M}}{{{MARKS}}}")
 # An entry of its own, put in front of a source to name its language or domain.
 TAG = re.compile(r"<tag:([\w.-]{1,40})>")
 
-# Entries of their own around a target term that stands in a source behind its source term.
+# Entries without text that a development version put around target terms in sources; its models have them still.
 TERM_MARKS = ("<term>", "</term>")
 
 ALPHABET_SHARE = 0.5  # of the vocabulary at most goes to single characters; rarer ones are spelled in bytes
@@ -79,9 +80,8 @@ class Tokenizer:
         self.pieces = sorted(vocabulary, key=vocabulary.__getitem__)
         "by id, as text: spaces are real ones, a byte is such as '<0x6C>'"
         self.tags = {tag[1]: id for id, piece in enumerate(self.pieces) if (tag := TAG.fullmatch(piece))}
-        self.term_marks = tuple(vocabulary[mark] for mark in TERM_MARKS if mark in vocabulary)
-        "ids of the marks around a term in a source; () for a tokenizer without them"
-        self.special_ids = {PAD, BOS, EOS, *self.tags.values(), *self.term_marks}
+        marks = (vocabulary[mark] for mark in TERM_MARKS if mark in vocabulary)
+        self.special_ids = {PAD, BOS, EOS, *self.tags.values(), *marks}
         "entries without text"
         self.byte_values = {id: id - len(SPECIAL) for id in range(len(SPECIAL), len(RESERVED))}
         "the byte that each entry for a byte stands for, by id"
@@ -98,23 +98,16 @@ class Tokenizer:
 
     @classmethod
     def train(
-        cls,
-        texts: Iterable[str],
-        vocabulary: int | None = None,
-        suggested: int = 8000,
-        tags: Sequence[str] = (),
-        terms: bool = False,
+        cls, texts: Iterable[str], vocabulary: int | None = None, suggested: int = 8000, tags: Sequence[str] = ()
     ) -> "Tokenizer":
         """Return a tokenizer of the subwords of `texts`, or of SAMPLE of them where there are more, and of the tags.
-
-        terms: whether it has marks for terms in a source.
 
         With `vocabulary`, exactly so many entries; raise UsageError where the texts do not support as many. Without,
         `suggested` or as many as the texts support.
         """
         if isinstance(texts, str) or not isinstance(texts, Iterable):
             raise UsageError(f"texts must be strings, such as the lines of a file, not {quote_value(texts)}")
-        reserved = [*RESERVED, *(tag_piece(tag) for tag in dict.fromkeys(tags)), *(TERM_MARKS if terms else ())]
+        reserved = [*RESERVED, *(tag_piece(tag) for tag in dict.fromkeys(tags))]
         texts = sample_texts(texts)
         characters = characters_by_frequency(texts)
         room = (vocabulary or suggested) - len(reserved)
@@ -135,17 +128,13 @@ class Tokenizer:
             )
         return cls(index_by_piece([*reserved, *pieces]), merges)
 
-    def extend(
-        self, texts: Iterable[str], vocabulary: int, tags: Sequence[str] = (), terms: bool = False
-    ) -> "Tokenizer":
+    def extend(self, texts: Iterable[str], vocabulary: int, tags: Sequence[str] = ()) -> "Tokenizer":
         """Return a tokenizer with the same ids and merges, and after them new tags, characters and subwords of `texts`.
 
-        terms: whether it has marks for terms in a source, new ones where this one has none. It has up to `vocabulary`
-        entries in all. Old merges come first, so that new subwords are made of old ones. Raise UsageError where there
-        is no room.
+        It has up to `vocabulary` entries in all. Old merges come first, so that new subwords are made of old ones.
+        Raise UsageError where there is no room.
         """
         pieces = [*self.pieces, *(tag_piece(tag) for tag in dict.fromkeys(tags) if tag not in self.tags)]
-        pieces += TERM_MARKS if terms and not self.term_marks else ()
         room = vocabulary - len(pieces)
         if room < 0:
             raise UsageError(f"vocabulary {vocabulary:,} is too small: the existing subwords need {len(pieces):,}")
@@ -192,10 +181,7 @@ class Tokenizer:
         return self.encode_all([text], tag)[0]
 
     def encode_all(self, texts: Sequence[str], tag: str = "") -> list[list[int]]:
-        """Return ids without BOS and EOS, the tag in front. The library spreads many texts over the processor's cores.
-
-        Raise DragomanError where the tag was not learned.
-        """
+        """Return ids of texts, on all cores, the tag in front. Raise DragomanError where the tag was not learned."""
         if isinstance(texts, str) or not isinstance(texts, Iterable):
             raise UsageError(f"texts must be a list of strings, not {quote_value(texts)}; for a single one: encode")
         front = self.tag_ids(tag)
@@ -265,7 +251,6 @@ class Tokenizer:
 
     @cached_property
     def _ids(self) -> dict[str, int]:
-        """The id of each piece."""
         return index_by_piece(self.pieces)
 
     @cached_property
@@ -358,10 +343,7 @@ def train_bpe(
 
 
 def sample_texts(texts: Iterable[str]) -> list[str]:
-    """Return all texts, or SAMPLE of them with equal chances and the same ones each time.
-
-    They are cut to SAMPLE_LENGTH characters, then normalised.
-    """
+    """Return SAMPLE of the texts, or all, the same ones each time: cut to SAMPLE_LENGTH characters and normalised."""
     random, texts = Random(0), iter(texts)
     reservoir = [normalise(text[:SAMPLE_LENGTH]) for text in islice(texts, SAMPLE)]
     for number, text in enumerate(texts, start=SAMPLE + 1):
@@ -413,7 +395,6 @@ def normalise(text: str) -> str:
 
 
 def _pipeline(model: models.BPE) -> tokenizers.Tokenizer:
-    """Return a tokenizer of the library with our normalisation, splitting and decoding around a model."""
     pipeline = tokenizers.Tokenizer(model)
     # One space is put in front and removed again, so that a word at the start of a text is the same piece as elsewhere.
     pipeline.normalizer = normalizers.Prepend(" ")

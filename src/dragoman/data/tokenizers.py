@@ -1,4 +1,4 @@
-"""Hold the tokenizers of a model: one for its sources and one for its targets. In our own models they are the same."""
+"""Pair the tokenizers of a model: one for its sources and one for its targets. In our own models they are the same."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,10 +19,8 @@ class SideTokenizer(Protocol):
     "by id, as text: spaces are real ones, a byte is such as '<0x6C>'"
     tags: dict[str, int]
     "ids of the entries that may stand in front of a text to name its language or domain, by name"
-    term_marks: tuple[int, ...]
-    "ids of the marks around a term in a source; () for a tokenizer without them"
     special_ids: set[int]
-    "entries without text: PAD, BOS, EOS, tags and marks"
+    "entries without text: PAD, BOS, EOS and tags"
     byte_values: dict[int, int]
     "the byte that each entry for a byte stands for, by id"
 
@@ -33,7 +31,6 @@ class SideTokenizer(Protocol):
     @property
     def suppressed(self) -> tuple[int, ...]:
         """The entries that no search may generate."""
-        ...
 
     def __len__(self) -> int: ...
 
@@ -41,35 +38,27 @@ class SideTokenizer(Protocol):
 
     def encode(self, text: str, tag: str = "") -> list[int]:
         """Return the ids of one text without BOS and EOS, the tag in front. Raise DragomanError for an unknown tag."""
-        ...
 
     def encode_all(self, texts: Sequence[str], tag: str = "") -> list[list[int]]:
         """Return the ids of texts, as `encode` does."""
-        ...
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of texts to translate, as `encode_all` does, but of what `plain_spaces` makes of them."""
-        ...
 
     def encode_inside(self, text: str) -> list[int]:
         """Return the ids of a text that follows other characters, without a space in front of it."""
-        ...
 
     def plain_spaces(self, text: str) -> str:
         """Return a text as `encode_sources` reads it, with the spaces that a model has learned to read."""
-        ...
 
     def tag_ids(self, tag: str) -> list[int]:
         """Return the ids in front of a text with this tag: one, or none for ''. Raise DragomanError for another."""
-        ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, without the entries that have none."""
-        ...
 
     def to_json(self) -> str:
         """Return the content of the file that it is loaded from."""
-        ...
 
 
 class Tokenizers(NamedTuple):
@@ -79,7 +68,7 @@ class Tokenizers(NamedTuple):
     target: SideTokenizer
 
     @classmethod
-    def of(cls, tokenizer: Union[SideTokenizer, "Tokenizers"]) -> "Tokenizers":
+    def from_tokenizer(cls, tokenizer: Union[SideTokenizer, "Tokenizers"]) -> "Tokenizers":
         """Return the pair in which one tokenizer reads both sides; a pair as it is."""
         return tokenizer if isinstance(tokenizer, Tokenizers) else cls(tokenizer, tokenizer)
 
@@ -100,10 +89,7 @@ class Tokenizers(NamedTuple):
     def encode_sides(
         self, sources: Sequence[str], targets: Sequence[str], tag: str = "", target_tag: str = ""
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the ids of the sources and of the targets, each with its tag in front, without BOS and EOS.
-
-        Raise DragomanError for an unknown tag.
-        """
+        """Return the ids of both sides, tags in front, without BOS and EOS. Raise DragomanError for an unknown tag."""
         return self.source.encode_all(sources, tag), self.target.encode_all(targets, target_tag)
 
     def bpe(self) -> tuple[Tokenizer, Tokenizer]:
@@ -134,7 +120,7 @@ class Tokenizers(NamedTuple):
         if target_vocabulary is None and (
             vocabulary is not None or not all((folder / name).exists() for name in SIDES)
         ):
-            return cls.of(load_tokenizer(folder / JOINT, vocabulary))
+            return cls.from_tokenizer(load_tokenizer(folder / JOINT, vocabulary))
         source, target = SIDES
         return cls(load_tokenizer(folder / source, vocabulary), load_tokenizer(folder / target, target_vocabulary))
 

@@ -37,5 +37,5 @@ class Ensemble:
 
         Add the tokens to the states.
         """
-        logits = [model.step(tokens, own) for model, own in zip(self.models, state.states, strict=True)]
-        return torch.stack([own.log_softmax(-1) for own in logits]).logsumexp(0) - math.log(len(logits))
+        logits = [model.step(tokens, member) for model, member in zip(self.models, state.states, strict=True)]
+        return torch.stack([member.log_softmax(-1) for member in logits]).logsumexp(0) - math.log(len(logits))

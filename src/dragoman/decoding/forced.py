@@ -65,9 +65,9 @@ def score(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[
     likelihoods: dict[int, Likelihood] = {}
     for rows, batch in forced_batches(model, sources, targets):
         log_p = token_log_p(model, batch).split(batch.real.sum(1).tolist())
-        labels = batch.labels[batch.real].split([len(own) for own in log_p])
-        for row, tokens, own in zip(rows, labels, log_p, strict=True):
-            likelihoods[row] = Likelihood(tokens.tolist(), own.tolist())
+        labels = batch.labels[batch.real].split([len(row_log_p) for row_log_p in log_p])
+        for row, tokens, row_log_p in zip(rows, labels, log_p, strict=True):
+            likelihoods[row] = Likelihood(tokens.tolist(), row_log_p.tolist())
     return [likelihoods[row] for row in range(len(sources))]
 
 

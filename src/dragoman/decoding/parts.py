@@ -27,13 +27,15 @@ class EngineInParts:
     def search(
         self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of the engine for each source."""
         total, done = max(sum(map(len, sources)), 1), 0
-        found: dict[int, list[Hypothesis]] = {}
+        hypotheses: dict[int, list[Hypothesis]] = {}
         tokens = self.tokens or max_batch_tokens(config, self.device)
         for part in batches_by_length(range(len(sources)), sources, tokens):
             self.before(done / total, len(sources))
-            ids, own = [sources[index] for index in part], constraints and [constraints[index] for index in part]
-            found |= zip(part, self.engine.search(ids, config, own), strict=True)
+            ids, part_constraints = (
+                [sources[index] for index in part],
+                constraints and [constraints[index] for index in part],
+            )
+            hypotheses |= zip(part, self.engine.search(ids, config, part_constraints), strict=True)
             done += sum(map(len, ids))
-        return [found[index] for index in range(len(sources))]
+        return [hypotheses[index] for index in range(len(sources))]

@@ -9,7 +9,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from types import TracebackType
 
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
@@ -39,7 +38,7 @@ class View:
     ) -> list[list[Hypothesis]]:
         """Search as `Engine.search` says; raise Late or Gone when the ticket says so, and Gone when the pool closes."""
         constraints = constraints or [UNCONSTRAINED] * len(sources)
-        rows = [Row(tuple(ids), config, own) for ids, own in zip(sources, constraints, strict=True)]
+        rows = [Row(tuple(ids), config, rules) for ids, rules in zip(sources, constraints, strict=True)]
         return self.pool.search(self.ticket, rows)
 
 
@@ -96,9 +95,7 @@ class Pool:
     def __enter__(self) -> "Pool":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def view(self, ticket: Ticket) -> Engine:
@@ -109,7 +106,7 @@ class Pool:
         """Return about how many seconds a new request for so many tokens would wait for others.
 
         Each of these gets as much before the new one is answered, or all that it asks for; the rate is that of batches
-        while others wait, or that of the fastest one since. Bulk requests do not count, nor those that are over. 0
+        while others wait, or that of the fastest since. Bulk requests do not count, nor those that are over. 0
         before the first batch is finished.
         """
         with self.lock:
@@ -119,7 +116,7 @@ class Pool:
                     if not (search.ticket.bulk or search.ticket.over):
                         asked_for[search] += asked.row.tokens
                         break
-            ahead = sum(min(tokens, own) for own in asked_for.values())
+            ahead = sum(min(tokens, count) for count in asked_for.values())
             rate = len(self.threads) * self.finished_tokens / self.spent_seconds if self.spent_seconds else math.inf
             return ahead / rate
 
@@ -197,9 +194,9 @@ class Pool:
 
     def _decode(self) -> None:
         """Step batches in turn until the pool is closed. This is what a thread does; it takes the lock itself."""
-        own: list[Batch] = []
+        stepped: list[Batch] = []
         try:
-            while batch := self._next(own):
+            while batch := self._next(stepped):
                 began, result = self.clock(), None
                 try:
                     next(batch.steps)
@@ -211,7 +208,7 @@ class Pool:
                     batch.step = self.clock() - began
                     batch.seconds += batch.step
                     if result is not None:
-                        self._remove(batch, own)
+                        self._remove(batch, stepped)
                         if isinstance(result, Exception):
                             self._fail(batch, result)
                         else:
@@ -222,8 +219,8 @@ class Pool:
                 for search in list(self.searches):
                     self._leave(search)
 
-    def _next(self, own: list[Batch]) -> Batch | None:
-        """Wait for a batch to step; return it. own: those of this thread, in which a new one may begin.
+    def _next(self, stepped: list[Batch]) -> Batch | None:
+        """Wait for a batch to step; return it. stepped: those of this thread, to which a new one may be added.
 
         None when the pool is closed and nobody waits. Takes the lock itself.
         """
@@ -232,12 +229,12 @@ class Pool:
                 self.stamped = self.clock()
                 for search in [search for search in self.searches if search.ticket.over]:
                     self._leave(search)
-                self._drop(own)
-                self._begin(own)
-                if own:
-                    batch = min([batch for batch in own if not batch.bulk] or own, key=lambda batch: batch.due)
-                    own.remove(batch)
-                    own.append(batch)  # the last among equals
+                self._drop(stepped)
+                self._begin(stepped)
+                if stepped:
+                    batch = min([batch for batch in stepped if not batch.bulk] or stepped, key=lambda batch: batch.due)
+                    stepped.remove(batch)
+                    stepped.append(batch)  # the last among equals
                     self.shared = batch.start + batch.seconds
                     return batch
                 if self.closed and not self.searches:
@@ -245,10 +242,10 @@ class Pool:
                 waiting = any(search.waiting for search in self.searches)
                 self.changed.wait((self.gather or None) if waiting else None)
 
-    def _drop(self, own: list[Batch]) -> None:
+    def _drop(self, stepped: list[Batch]) -> None:
         """Drop the rows that nobody waits for any more, and batches without other rows."""
         others_wait = self.closed or any(search.waiting for search in self.searches)
-        for batch in list(own):
+        for batch in list(stepped):
             for sentence, asked in enumerate(batch.rows):
                 over = others_wait or self.clock() - asked.left >= self.grace
                 if over and not asked.searches and sentence not in batch.dropped.sentences:
@@ -256,9 +253,9 @@ class Pool:
                     del self.asked[asked.row]
             if len(batch.dropped.sentences) == len(batch.rows):
                 batch.steps.close()
-                self._remove(batch, own)
+                self._remove(batch, stepped)
 
-    def _begin(self, own: list[Batch]) -> None:
+    def _begin(self, stepped: list[Batch]) -> None:
         """Begin a batch with the row whose turn it is and the rows nearest to it in length, of requests of its size.
 
         Begin none if there is no room, or if `gather` is not over while another batch is running. Bulk rows have a turn
@@ -269,7 +266,7 @@ class Pool:
         if not eligible and not any(batch.bulk for batch in self.running):
             eligible = waiting
         now = self.clock()
-        possible = [search for search in eligible if self._has_room(own, search)]
+        possible = [search for search in eligible if self._has_room(stepped, search)]
         turn = max(possible, key=lambda search: search.waited(now), default=None)
         if turn is None or (self.running and now - turn.since < self.gather):
             return
@@ -291,28 +288,28 @@ class Pool:
         else:
             steps = one_step(self.engine, sources, config, constraints)
         batch = Batch(rows, steps, dropped, turn, size, self.shared)
-        own.append(batch)
+        stepped.append(batch)
         self.running.append(batch)
 
-    def _has_room(self, own: list[Batch], search: Search) -> bool:
+    def _has_room(self, stepped: list[Batch], search: Search) -> bool:
         """Return whether a batch with the next row of a search may begin beside those of this thread."""
         if search.ticket.bulk:
-            return not own
-        others = [batch for batch in own if not batch.bulk]
+            return not stepped
+        others = [batch for batch in stepped if not batch.bulk]
         # Two batches of one request would take as long as one after the other, and leave no room for another request.
         return len(others) < self.batches and not any(
             batch.search is search or search.size(self.tokens).near(batch.size) for batch in others
         )
 
-    def _remove(self, batch: Batch, own: list[Batch]) -> None:
+    def _remove(self, batch: Batch, stepped: list[Batch]) -> None:
         """Forget a batch, which is over; another one may begin."""
-        own.remove(batch)
+        stepped.remove(batch)
         self.running.remove(batch)
         self.changed.notify_all()
 
-    def _finish(self, batch: Batch, found: list[list[Hypothesis]]) -> None:
-        """Hand out what was found for the rows of a batch, and measure how fast it was."""
-        for sentence, (asked, hypotheses) in enumerate(zip(batch.rows, found, strict=True)):
+    def _finish(self, batch: Batch, results: list[list[Hypothesis]]) -> None:
+        """Hand out the results of the rows of a batch, and measure how fast it was."""
+        for sentence, (asked, hypotheses) in enumerate(zip(batch.rows, results, strict=True)):
             if sentence not in batch.dropped.sentences:
                 asked.hypotheses = hypotheses
                 self.cache.put(asked.row, hypotheses)

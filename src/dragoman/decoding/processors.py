@@ -109,10 +109,10 @@ class Forbidden:
     """Forbid sequences of tokens, other ones for each sentence."""
 
     def __init__(self, forbidden: Sequence[Sequence[Sequence[int]]], device: torch.device):
-        sequences = dict.fromkeys(tuple(sequence) for own in forbidden for sequence in own)
-        owns = [{tuple(sequence) for sequence in own} for own in forbidden]
+        banned = [{tuple(sequence) for sequence in sequences} for sequences in forbidden]  # of each sentence
         self.sequences = [
-            (sequence, torch.tensor([sequence in own for own in owns], device=device)) for sequence in sequences
+            (sequence, torch.tensor([sequence in sequences for sequences in banned], device=device))
+            for sequence in dict.fromkeys(tuple(sequence) for sequences in forbidden for sequence in sequences)
         ]
 
     def __call__(self, log_p: Tensor, tokens: Tensor, sentence: Tensor) -> Tensor:
@@ -145,7 +145,7 @@ class Prefix:
         given = [len(tag) for tag in tags] or [0] * len(prefixes)
         forced = [[*tag, *prefix] for tag, prefix in zip(tags or [()] * len(prefixes), prefixes, strict=True)]
         longest = max(map(len, forced))
-        rows = [[*own, *[-1] * (longest - len(own))] for own in forced]
+        rows = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in forced]
         self.prefixes = torch.tensor(rows, device=device).view(len(rows), longest)  # -1: free
         self.given, self.longest_tag = torch.tensor(given, device=device), max(given)
         self.afterwards = afterwards

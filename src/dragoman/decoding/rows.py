@@ -90,7 +90,6 @@ class Asked:
     hypotheses: list[Hypothesis] | None = None
 
     def may_join(self, other: "Asked") -> bool:
-        """Return whether both may be in one batch."""
         if self is other or self.alone or other.alone or self.row.config != other.row.config:
             return False
         return bool(self.row.constraints.terms) == bool(other.row.constraints.terms)
@@ -108,8 +107,8 @@ class Size(NamedTuple):
 
     def near(self, other: "Size") -> bool:
         """Return whether each takes less than eight times as many tokens, with padding, as the other."""
-        own, its = self.rows * self.tokens, other.rows * other.tokens
-        return max(own, its) < 8 * min(own, its)
+        size, other_size = self.rows * self.tokens, other.rows * other.tokens
+        return max(size, other_size) < 8 * min(size, other_size)
 
 
 @dataclass(eq=False)
@@ -135,7 +134,6 @@ class Search:
         return (now - self.since) / self.tokens
 
     def add(self, asked: Asked) -> None:
-        """Ask for one more row."""
         self.rows.append(asked)
         if asked.hypotheses is None:
             asked.searches.add(self)
@@ -216,4 +214,4 @@ class Cache:
 
 def bytes_of(row: Row, hypotheses: Sequence[Hypothesis]) -> int:
     """Return about how many bytes a result takes with its row, rather too many."""
-    return row.size + sum(SEQUENCE_BYTES + TOKEN_BYTES * len(one.tokens) for one in hypotheses)
+    return row.size + sum(SEQUENCE_BYTES + TOKEN_BYTES * len(hypothesis.tokens) for hypothesis in hypotheses)

@@ -14,12 +14,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from dragoman.decoding.noise import gumbel_noise
 from dragoman.decoding.processors import Dropped, Processor, apply_processors
 from dragoman.model import Seq2Seq
 
 BLOCK = 64  # words of a block of `topk` and `argmax`
-MOST_LIKELY = 256  # tokens, which nearly always have the share `top_p` together; sorting all takes most of a step
 PLAIN_ROWS = 4  # up to so many, looking for the block first does not pay
 
 Length = TypeVar("Length", float, Tensor)
@@ -79,43 +77,6 @@ def next_log_p(model: Seq2Seq, state: object, tokens: Tensor, sentence: Tensor, 
     return output.dropped(log_p, tokens, sentence) if output.dropped else log_p
 
 
-def topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k largest values of the last dimension and their indices, as `Tensor.topk` does.
-
-    Several times as fast on a CPU where k is small: the k largest are among the k blocks with the largest maxima, and
-    what is left over at the end.
-    """
-    size = x.size(-1)
-    whole = size // BLOCK * BLOCK
-    if whole <= k * BLOCK:
-        return x.topk(k)
-    blocks = x[..., :whole].unflatten(-1, (-1, BLOCK))
-    chosen = blocks.amax(-1).topk(k)[1]
-    candidates = (chosen.unsqueeze(-1) * BLOCK + torch.arange(BLOCK, device=x.device)).flatten(-2)
-    rest = torch.arange(whole, size, device=x.device).expand(*x.shape[:-1], -1)
-    candidates = torch.cat([candidates, rest], -1)
-    largest, index = x.gather(-1, candidates).topk(k)
-    return largest, candidates.gather(-1, index)
-
-
-def argmax(x: Tensor) -> Tensor:
-    """Return the index (R,) of the largest value of each row of x (R, V), the first one where several are equal.
-
-    Several times as fast on a CPU as `Tensor.argmax` where there are many rows: the maxima of blocks are found first.
-    """
-    whole = x.size(1) // BLOCK * BLOCK
-    if len(x) <= PLAIN_ROWS or not whole:
-        return x.argmax(-1)
-    blocks = x[:, :whole].unflatten(1, (-1, BLOCK))
-    largest, block = blocks.amax(-1).max(-1, keepdim=True)
-    chosen = blocks.gather(1, block.unsqueeze(-1).expand(-1, 1, BLOCK))[:, 0]
-    index = block * BLOCK + chosen.argmax(-1, keepdim=True)
-    if whole < x.size(1):
-        value, other = x[:, whole:].max(-1, keepdim=True)
-        index = torch.where(value > largest, whole + other, index)
-    return index[:, 0]
-
-
 @dataclass(frozen=True)
 class BeamStep:
     """The continuations of each sentence's hypotheses in one step, all (R, K), the most probable first."""
@@ -127,7 +88,7 @@ class BeamStep:
     end_beam: Tensor
 
     @classmethod
-    def of(cls, so_far: Tensor, log_p: Tensor, eos: int, cost: Tensor | None = None) -> "BeamStep":
+    def best(cls, so_far: Tensor, log_p: Tensor, eos: int, cost: Tensor | None = None) -> "BeamStep":
         """Return the k best open continuations of each sentence's k hypotheses, and up to k that end.
 
         They are chosen from the 2k best of all. so_far (R, k): the scores of the hypotheses; log_p (R, k, V) of each
@@ -151,7 +112,7 @@ class BeamStep:
         return cls(score, beam.gather(1, keep), token.gather(1, keep), end_score, beam[:, :beams])
 
     @classmethod
-    def of_one(cls, score: Tensor, token: Tensor, ended: Tensor) -> "BeamStep":
+    def single(cls, score: Tensor, token: Tensor, ended: Tensor) -> "BeamStep":
         """Return the step of a search with one hypothesis for each sentence, which continues it with one token.
 
         All (R, 1): score of the hypothesis with the token; token; ended: whether the token is EOS.
@@ -178,54 +139,6 @@ def greedy_search(model: Seq2Seq, source: Tensor, output: OutputSpec, observe: O
     return generate(model, source, output, lambda log_p, *_: argmax(log_p), observe)
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """Describe how a token is drawn: with its probability to the power of 1 / temperature, normalised again.
-
-    Only the most probable tokens are drawn from: at most `top_k`, and as few as together have probability `top_p`.
-    """
-
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float = 1.0
-
-
-def sample(model: Seq2Seq, source: Tensor, output: OutputSpec, sampling: Sampling, keys: Tensor) -> Steps:
-    """Find one hypothesis for each sentence of source (B, S), drawn token by token; scores are those of the model.
-
-    They are computed as `generate` does, without temperature, `top_k` and `top_p`. keys (B, largest of max_lengths),
-    int64: random numbers that decide the tokens. Each sentence has its own, so that its output does not depend on the
-    other sentences.
-    """
-
-    def choose(log_p: Tensor, row: Tensor, step: int) -> Tensor:
-        log_p, token = drawn_from(log_p / sampling.temperature, sampling)
-        # With Gumbel noise added, each token is the best one with its probability. So it would be where a random number
-        # falls among cumulative sums; but they have a bound for every token, and near one the last digits decide, which
-        # depend on the batch. Two tokens are seldom so nearly the best.
-        best = argmax(log_p + gumbel_noise(keys[row, step - 1], token))
-        return token.gather(1, best[:, None])[:, 0]
-
-    return generate(model, source, output, choose)
-
-
-def drawn_from(log_p: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
-    """Return the tokens that are drawn from, (R, N), and their scores: -inf for those beyond `top_k` and `top_p`.
-
-    log_p (R, V): log-probabilities after the temperature. Without `top_k` and `top_p`, all tokens in their order.
-    """
-    size = log_p.size(-1)
-    most = min(sampling.top_k or size, size)
-    if sampling.top_p == 1:
-        return topk(log_p, most) if most < size else (log_p, torch.arange(size, device=log_p.device).expand_as(log_p))
-    chance = log_p.softmax(-1)
-    likely, token = topk(chance, min(MOST_LIKELY, most))
-    if most > MOST_LIKELY and (likely.sum(-1) < sampling.top_p).any():
-        likely, token = topk(chance, most)
-    kept = likely.cumsum(-1) - likely < sampling.top_p  # the sum of all that are more probable
-    return log_p.gather(1, token).masked_fill(~kept, -math.inf), token
-
-
 @torch.inference_mode()  # of a generator: while it takes a step, and not while it waits for the next one
 def generate(
     model: Seq2Seq, source: Tensor, output: OutputSpec, choose: Choose, observe: Observer | None = None
@@ -237,7 +150,7 @@ def generate(
     """
     sentences, max_lengths, device = source.size(0), output.max_lengths, source.device
     state = model.start(source)
-    found: dict[int, Hypothesis] = {}
+    hypotheses: dict[int, Hypothesis] = {}
     # Of the live rows: which sentence each is, its tokens so far with room for the others, and its score.
     row = torch.arange(sentences, device=device)
     tokens = source.new_full((sentences, int(max_lengths.max()) + 1), output.bos)
@@ -249,20 +162,20 @@ def generate(
         score = before + log_p.gather(1, token)
         over = token == output.eos
         if observe:
-            observe(before, log_p[:, None], BeamStep.of_one(score, token, over))
+            observe(before, log_p[:, None], BeamStep.single(score, token, over))
         last = over[:, 0] | (max_lengths <= step)
         if last.any():
             penalty = length_penalty(step, output.alpha)
             columns = (column[last].tolist() for column in (row, tokens[:, 1 : step + 1], score[:, 0], over[:, 0]))
             for sentence, ids, total, end in zip(*columns, strict=True):
-                found[sentence] = Hypothesis(ids[: step - end], total / penalty, end)
+                hypotheses[sentence] = Hypothesis(ids[: step - end], total / penalty, end)
             alive = last.logical_not().nonzero()[:, 0]
             if not len(alive):
                 break
             row, tokens, score, max_lengths = (column[alive] for column in (row, tokens, score, max_lengths))
             state.select(alive)
         yield
-    return [[found[sentence]] for sentence in range(sentences)]
+    return [[hypotheses[sentence]] for sentence in range(sentences)]
 
 
 # Beam search.
@@ -286,12 +199,12 @@ class BeamAllocation:
         log_p (R, K, V) of each next token; last (R, K): the token before it.
         """
         if self.groups == 1:
-            return BeamStep.of(so_far, log_p, eos)
+            return BeamStep.best(so_far, log_p, eos)
         size = so_far.size(1) // self.groups
         cost = log_p.new_zeros(len(log_p), log_p.size(-1))
         columns: list[tuple[Tensor, ...]] = []
         for group, (score, of_group) in enumerate(zip(so_far.split(size, 1), log_p.split(size, 1), strict=True)):
-            step, first = BeamStep.of(score, of_group, eos, cost if group else None), group * size
+            step, first = BeamStep.best(score, of_group, eos, cost if group else None), group * size
             cost.scatter_add_(1, step.token, cost.new_full((), self.diversity).expand(step.token.shape))
             columns.append((step.score, first + step.beam, step.token, step.end_score, first + step.end_beam))
         return BeamStep(*(torch.cat(column, 1) for column in zip(*columns, strict=True)))
@@ -319,7 +232,7 @@ class Live:
     largest_penalty: Tensor  # (R,): what a score is divided by at most
 
     @classmethod
-    def of(cls, sentence: Tensor, output: OutputSpec, beams: int) -> "Live":
+    def from_sentences(cls, sentence: Tensor, output: OutputSpec, beams: int) -> "Live":
         """Return what is to be known of the sentences (R,) of a batch, with so many beams each."""
         max_length = output.max_lengths[sentence]
         first_row = torch.arange(len(sentence), device=sentence.device)[:, None] * beams
@@ -356,7 +269,7 @@ class BeamSearch:
         self.group_size = beams // groups
         self.state = model.start(source)
         self.state.select(torch.arange(sentences, device=device).repeat_interleave(beams))
-        self.live = Live.of(torch.arange(sentences, device=device), output, beams)
+        self.live = Live.from_sentences(torch.arange(sentences, device=device), output, beams)
         self.tokens = source.new_full((sentences * beams, 1), output.bos)  # R*K L
         self.score = torch.full((sentences, beams), -math.inf, device=device)  # R K
         self.score[:, :: self.group_size] = 0  # all beams of a group start equal: keep one
@@ -365,7 +278,6 @@ class BeamSearch:
 
     @property
     def done(self) -> bool:
-        """Whether all sentences are over."""
         return not len(self.live.sentence)
 
     def run(self) -> list[list[Hypothesis]]:
@@ -406,7 +318,7 @@ class BeamSearch:
             self.finished.add(live.sentence[cut], score[cut], tokens[cut], False)
         going = self.can_improve() & (length < live.max_length)
         if not going.all():
-            self.live = Live.of(live.sentence[going], self.output, self.beams)
+            self.live = Live.from_sentences(live.sentence[going], self.output, self.beams)
             self.score, rows = self.score[going], rows[going]
             self.tokens = self.tokens.view(*shape, -1)[going].flatten(0, 1)
             self.allocation.keep(going)
@@ -481,3 +393,43 @@ class FinishedPool:
             ]
             for row in zip(*(column.tolist() for column in table), strict=True)
         ]
+
+
+# The largest numbers of long rows.
+
+
+def topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest values of the last dimension and their indices, as `Tensor.topk` does.
+
+    Several times as fast on a CPU where k is small: the k largest are among the k blocks with the largest maxima, and
+    what is left over at the end.
+    """
+    size = x.size(-1)
+    whole = size // BLOCK * BLOCK
+    if whole <= k * BLOCK:
+        return x.topk(k)
+    blocks = x[..., :whole].unflatten(-1, (-1, BLOCK))
+    chosen = blocks.amax(-1).topk(k)[1]
+    candidates = (chosen.unsqueeze(-1) * BLOCK + torch.arange(BLOCK, device=x.device)).flatten(-2)
+    remainder = torch.arange(whole, size, device=x.device).expand(*x.shape[:-1], -1)
+    candidates = torch.cat([candidates, remainder], -1)
+    largest, index = x.gather(-1, candidates).topk(k)
+    return largest, candidates.gather(-1, index)
+
+
+def argmax(x: Tensor) -> Tensor:
+    """Return the index (R,) of the largest value of each row of x (R, V), the first one where several are equal.
+
+    Several times as fast on a CPU as `Tensor.argmax` where there are many rows: the maxima of blocks are found first.
+    """
+    whole = x.size(1) // BLOCK * BLOCK
+    if len(x) <= PLAIN_ROWS or not whole:
+        return x.argmax(-1)
+    blocks = x[:, :whole].unflatten(1, (-1, BLOCK))
+    largest, block = blocks.amax(-1).max(-1, keepdim=True)
+    chosen = blocks.gather(1, block.unsqueeze(-1).expand(-1, 1, BLOCK))[:, 0]
+    index = block * BLOCK + chosen.argmax(-1, keepdim=True)
+    if whole < x.size(1):
+        value, other = x[:, whole:].max(-1, keepdim=True)
+        index = torch.where(value > largest, whole + other, index)
+    return index[:, 0]

@@ -52,7 +52,7 @@ def constrained_search(
     `boundaries` (V, 2): what each token begins and ends with. A sequence that begins or ends with a WORD does not count
     right after or before another one, nor one that begins with a STEM after a STEM. Default: all tokens are OPEN.
     """
-    allocation = TermAllocation(TermTable.of(terms, source.device, boundaries), beams)
+    allocation = TermAllocation(TermTable.from_terms(terms, source.device, boundaries), beams)
     return BeamSearch(model, source, output, beams, n_best, allocation=allocation).steps()
 
 
@@ -69,7 +69,7 @@ class TermAllocation(BeamAllocation):
         Keep their progress with terms. Arguments and shapes are those of `BeamAllocation.expand`.
         """
         beams = so_far.size(1)
-        candidates = Candidates.of(so_far.unsqueeze(-1) + log_p, last, self.table, self.progress, eos)
+        candidates = Candidates.select(so_far.unsqueeze(-1) + log_p, last, self.table, self.progress, eos)
         end_score, end_beam = candidates.select_ended(beams)
         score, chosen = candidates.select_open(beams)
         self.progress = candidates.progress.select(chosen)
@@ -94,7 +94,7 @@ class TermAllocation(BeamAllocation):
 
 @dataclass(frozen=True)
 class TermProgress:
-    """Hold how much of their terms the k hypotheses of each sentence have; shapes as in `TermTable`."""
+    """Count how much of their terms the k hypotheses of each sentence have; shapes as in `TermTable`."""
 
     begun: Tensor  # (R, k, N, L): whether the last l + 1 tokens are the first l + 1 of a sequence
     left: Tensor  # (R, k, T): how often each term has still to come
@@ -120,7 +120,7 @@ class TermTable:
     boundaries: Tensor | None = None  # (V, 2): see `constrained_search`
 
     @classmethod
-    def of(
+    def from_terms(
         cls, terms: Sequence[tuple[Term, ...]], device: torch.device, boundaries: Tensor | None = None
     ) -> "TermTable":
         """Return the table of the terms of each sentence; a term that is given twice has to come twice.
@@ -267,7 +267,7 @@ class Candidates:
     progress: TermProgress
 
     @classmethod
-    def of(cls, total: Tensor, last: Tensor, table: TermTable, progress: TermProgress, eos: int) -> "Candidates":
+    def select(cls, total: Tensor, last: Tensor, table: TermTable, progress: TermProgress, eos: int) -> "Candidates":
         """Return the continuations worth comparing: the most probable ones, and those that make progress with terms.
 
         total (R, K, V): the score with each token; last (R, K): the token before.

@@ -15,24 +15,24 @@ from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.decoding.engine import UNCONSTRAINED, Constraints
 from dragoman.decoding.ensemble import Ensemble
 from dragoman.decoding.processors import Dropped, Forbidden, MinimumLength, NoRepeat, Prefix, Processor, Suppressed
+from dragoman.decoding.sampling import Sampling, sample
 from dragoman.decoding.search import (
     BeamAllocation,
     BeamSearch,
     Hypothesis,
     Observer,
     OutputSpec,
-    Sampling,
     Steps,
     finish,
     greedy_search,
-    sample,
 )
 from dragoman.decoding.terms import constrained_search
-from dragoman.device import TIMES_AT_ONCE
 from dragoman.errors import UsageError
 from dragoman.inference.incremental import prepare
-from dragoman.inference.products import FEWEST_KEYS, is_steady, resolve_type
+from dragoman.inference.linears import FEWEST_KEYS
+from dragoman.inference.products import is_steady, resolve_type
 from dragoman.model import Model, Seq2Seq
+from dragoman.runtime.device import TIMES_AT_ONCE
 
 SEARCH_TOKENS = 16_384  # hypotheses of a batch times its longest source: bounds memory, not results; on a GPU more
 MIN_BEAMS_WITH_TERMS = 5
@@ -85,10 +85,14 @@ class TorchEngine:
         constraints = constraints or [UNCONSTRAINED] * len(sources)
         hypotheses: dict[int, list[Hypothesis]] = {}
         for with_terms in (False, True):
-            rows = [row for row, own in enumerate(constraints) if bool(own.terms) == with_terms]
+            rows = [
+                row for row, batch_constraints in enumerate(constraints) if bool(batch_constraints.terms) == with_terms
+            ]
             for batch in batches_by_length(rows, sources, max_batch_tokens(config, self.device, with_terms)):
-                ids, own = [sources[row] for row in batch], [constraints[row] for row in batch]
-                hypotheses |= zip(batch, finish(self.search_batch(ids, config, own, observe)), strict=True)
+                ids, batch_constraints = [sources[row] for row in batch], [constraints[row] for row in batch]
+                hypotheses |= zip(
+                    batch, finish(self.search_batch(ids, config, batch_constraints, observe)), strict=True
+                )
         return [hypotheses[row] for row in range(len(sources))]
 
     def search_batch(
@@ -112,7 +116,7 @@ class TorchEngine:
         if constraints[0].terms:
             if config.temperature is not None or config.beam_groups > 1:
                 raise UsageError("terms of a glossary need a plain beam search: no temperature, no groups")
-            terms = [own.terms for own in constraints]
+            terms = [constraint.terms for constraint in constraints]
             beams = beams_of(config, with_terms=True)
             return (
                 yield from constrained_search(
@@ -125,7 +129,9 @@ class TorchEngine:
             for number in range(config.n_best):
                 keys = random_keys(sources, config.seed, number, int(max_lengths.max())).to(self.device)
                 samples.append((yield from sample(self.model, source, output, sampling, keys)))
-            return [sorted((h for (h,) in own), key=lambda h: -h.score) for own in zip(*samples, strict=True)]
+            return [
+                sorted((h for (h,) in constraint), key=lambda h: -h.score) for constraint in zip(*samples, strict=True)
+            ]
         if config.beam == 1:
             return (yield from greedy_search(self.model, source, output, observe))
         search = BeamSearch(
@@ -158,10 +164,13 @@ class TorchEngine:
             processors.append(NoRepeat(config.no_repeat_ngram))
         if self.suppressed:
             processors.append(Suppressed(self.suppressed, self.device))
-        if any(own.forbidden for own in constraints):
-            processors.append(Forbidden([own.forbidden for own in constraints], self.device))
-        if any(own.tag or own.prefix for own in constraints):
-            tags, prefixes = [own.tag for own in constraints], [own.prefix for own in constraints]
+        if any(constraint.forbidden for constraint in constraints):
+            processors.append(Forbidden([constraint.forbidden for constraint in constraints], self.device))
+        if any(constraint.tag or constraint.prefix for constraint in constraints):
+            tags, prefixes = (
+                [constraint.tag for constraint in constraints],
+                [constraint.prefix for constraint in constraints],
+            )
             return [Prefix(prefixes, self.device, afterwards=processors, tags=tags)]
         return processors
 
@@ -184,4 +193,4 @@ def random_keys(sources: Sequence[Ids], seed: int, number: int, length: int) -> 
     """Return random numbers (B, length), int64, that depend on source, seed and `number` of the sample alone."""
     bounds = torch.iinfo(torch.int64)
     generators = [np.random.default_rng([seed, number, *ids]) for ids in sources]
-    return torch.from_numpy(np.stack([one.integers(bounds.min, bounds.max, length) for one in generators]))
+    return torch.from_numpy(np.stack([generator.integers(bounds.min, bounds.max, length) for generator in generators]))

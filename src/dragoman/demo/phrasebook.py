@@ -6,9 +6,10 @@
 import datetime
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
 from babel import Locale
 from babel.dates import format_date, format_skeleton, format_time
@@ -52,18 +53,6 @@ def _time(rng: random.Random) -> Writer:
     return lambda language: format_time(time, "aaaa h:mm" if language == "ko" else "short", locale=language)
 
 
-def _weekday(rng: random.Random) -> Writer:
-    """Draw a day of the week; return the writer of its name: 'Thursday'."""
-    day = rng.randrange(7)
-    return lambda language: Locale(language).days["format"]["wide"][day]
-
-
-def _month(rng: random.Random) -> Writer:
-    """Draw a month; return the writer of its name: 'March'."""
-    month = rng.randrange(1, 13)
-    return lambda language: Locale(language).months["format"]["wide"][month]
-
-
 def _number(rng: random.Random) -> Writer:
     """Draw a number from 2 to 99; return its writer."""
     number = rng.randrange(2, 100)
@@ -71,10 +60,7 @@ def _number(rng: random.Random) -> Writer:
 
 
 def _price(rng: random.Random) -> Writer:
-    """Draw a price; return its writer: '€64.50'.
-
-    It is thousands of won, or up to 200 euros, dollars or pounds in steps of a half.
-    """
+    """Draw thousands of won, or up to 200 euros, dollars or pounds in steps of a half: '€64.50'."""
     currency = rng.choice(CURRENCIES)
     amount = rng.randrange(1, 100) * 1000 if currency == "KRW" else rng.randrange(2, 400) * 0.5
     return lambda language: format_currency(amount, currency, locale=language)
@@ -90,29 +76,27 @@ def _duration(rng: random.Random) -> Writer:
     )
 
 
-def _country(rng: random.Random) -> Writer:
-    """Draw a country that German and Spanish use without an article; return the writer of its name: 'Vietnam'."""
-    country = rng.choice(COUNTRIES)
-    return lambda language: Locale(language).territories[country]
+def _name(names: Sequence[Any], by_name: Callable[[Locale], Mapping[Any, str]]) -> Callable[[random.Random], Writer]:
+    """Return what draws one of `names`; its writer looks it up in Babel's data: 'Thursday', 'Vietnam'."""
 
+    def draw(rng: random.Random) -> Writer:
+        name = rng.choice(names)
+        return lambda language: by_name(Locale(language))[name]
 
-def _language(rng: random.Random) -> Writer:
-    """Draw a language; return the writer of its name: 'Korean'."""
-    spoken = rng.choice(SPOKEN)
-    return lambda language: Locale(language).languages[spoken]
+    return draw
 
 
 SLOTS: dict[str, Callable[[random.Random], Writer]] = {
     "date": _date,
     "day": _day,
     "time": _time,
-    "weekday": _weekday,
-    "month": _month,
+    "weekday": _name(range(7), lambda locale: locale.days["format"]["wide"]),
+    "month": _name(range(1, 13), lambda locale: locale.months["format"]["wide"]),
     "number": _number,
     "price": _price,
     "duration": _duration,
-    "country": _country,
-    "language": _language,
+    "country": _name(COUNTRIES, lambda locale: locale.territories),
+    "language": _name(SPOKEN, lambda locale: locale.languages),
 }
 
 SLOT = re.compile(r"\{([a-z]+)(\d?)\}")

@@ -74,10 +74,7 @@ def run_demo(to: str, out: Path, minutes: float, language: Language = "en") -> N
 
 
 def write_corpus(out: Path, book: Phrasebook) -> Path:
-    """Write the pairs of a phrasebook into a folder of the run folder `out`; return that folder.
-
-    Raise DragomanError where another process is using `out`.
-    """
+    """Write the pairs into a folder of `out`; return it. Raise DragomanError while another process uses `out`."""
     corpus = out / "corpus"
     with lock_folder(out):  # a demo that is running reads its own corpora
         corpus.mkdir(exist_ok=True)

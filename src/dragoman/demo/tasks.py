@@ -81,8 +81,8 @@ TASKS: dict[str, Task] = {
 def draw_pairs(task: Task, seed: int) -> Phrasebook:
     """Return pairs of a task to learn from and others to validate and to test on; the same seed gives the same ones."""
     rng = random.Random(seed)
-    found: dict[Pair, None] = {}
-    while len(found) < TRAIN + 2 * HELD_OUT:
-        found[task.pair(rng)] = None
-    pairs = list(found)
+    drawn: dict[Pair, None] = {}
+    while len(drawn) < TRAIN + 2 * HELD_OUT:
+        drawn[task.pair(rng)] = None
+    pairs = list(drawn)
     return Phrasebook(pairs[2 * HELD_OUT :], pairs[:HELD_OUT], pairs[HELD_OUT : 2 * HELD_OUT])

@@ -12,11 +12,12 @@ from dragoman.demo import CATALOGUE
 from dragoman.demo.run import command, learn, slow_machine, write_corpus
 from dragoman.demo.tasks import TASKS, draw_pairs
 from dragoman.evaluation.metrics import evaluate
-from dragoman.files import replace_file
 from dragoman.inspection.history import read_history
 from dragoman.inspection.history_page import history_page
-from dragoman.inspection.inspection import Inspection, inspect
+from dragoman.inspection.inspect import inspect
+from dragoman.inspection.inspection import Inspection
 from dragoman.inspection.views import draw_cross_attention
+from dragoman.storage.writing import replace_file
 from dragoman.text.speech import Language, speaker
 from dragoman.training.checkpoint import by_step, checkpoints
 from dragoman.translation.translator import Translator
@@ -42,7 +43,7 @@ TOY = Preset(
 SHOWN = 2  # held-out sentences that are printed
 
 
-class Found(NamedTuple):
+class TaskHead(NamedTuple):
     """The head of the attention over the source that does most of a task."""
 
     layer: int  # from 1
@@ -77,14 +78,14 @@ def run_task(name: str, out: Path, minutes: float | None = None, language: Langu
         print(f"   {source} → {translation}")
 
     number, (source, target) = longest(pairs.dev)
-    found = find_head(inspect(translator, source, target), task.places(source.split()))
+    aligned = find_head(inspect(translator, source, target), task.places(source.split()))
     print(say(f"4. The trick: a head that has found it {task.trick}."))
-    best = f"head {found.head} of layer {found.layer}"
-    print(f"   {say(f'The best, {best}, gives the right words {found.share:.0%} of its attention:')}")
+    best = f"head {aligned.head} of layer {aligned.layer}"
+    print(f"   {say(f'The best, {best}, gives the right words {aligned.share:.0%} of its attention:')}")
     for suffix in (".svg", ".png"):
         picture = out / f"attention{suffix}"
         draw_cross_attention(
-            translator, source, picture, translation=target, layer=found.layer, head=found.head, language=language
+            translator, source, picture, translation=target, layer=aligned.layer, head=aligned.head, language=language
         )
         print(f"   {picture}")
     kept = by_step(checkpoints(out))
@@ -108,7 +109,7 @@ def longest(pairs: Sequence[tuple[str, str]]) -> tuple[int, tuple[str, str]]:
     return number + 1, pairs[number]
 
 
-def find_head(inspection: Inspection, places: Sequence[int]) -> Found:
+def find_head(inspection: Inspection, places: Sequence[int]) -> TaskHead:
     """Return the head that attends most to the source words at `places`, one for each target word."""
     layers, heads = inspection.cross.shape[:2]
     shares = {}
@@ -117,4 +118,4 @@ def find_head(inspection: Inspection, places: Sequence[int]) -> Found:
             weights = inspection.map("cross", layer, head).weights
             shares[layer, head] = float(sum(weights[word, place] for word, place in enumerate(places)) / len(places))
     best = max(shares, key=lambda key: shares[key])
-    return Found(*best, shares[best])
+    return TaskHead(*best, shares[best])

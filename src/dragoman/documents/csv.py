@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from dragoman.data.csv import delimiter_of, find_columns, told_delimiter
+from dragoman.data.csv import declared_delimiter, delimiter_of, find_columns
 from dragoman.documents.document import (
     Content,
     Document,
@@ -39,14 +39,14 @@ def parse_csv(data: bytes, keys: Sequence[str]) -> Document:
     """
     original, encoding = decode(data)
     heading = original.partition("\n")[0]
-    told = told_delimiter(heading)
-    delimiter = told or delimiter_of(heading)
+    declared = declared_delimiter(heading)
+    delimiter = declared or delimiter_of(heading)
     try:
         rows = list(read_rows(original, delimiter)) if original.strip() else []
     except UnclosedQuote as error:
         damage = Skipped(line_number(original, error.args[0]), "not CSV (a quote is not closed, or text follows it)")
         return Document(original, encoding, [], [damage], readable=False)
-    if told:  # the row that tells it
+    if declared:  # the row that tells it
         del rows[:1]
     passages: list[Passage] = []
     unfillable: list[int] = []  # where sources begin whose rows have no cell for a translation
@@ -98,10 +98,7 @@ def read_rows(original: str, delimiter: str) -> Iterator[list[Cell]]:
 
 
 def choose_columns(heading: Sequence[str], keys: Sequence[str]) -> tuple[list[tuple[int, int]], bool]:
-    """Return the columns that are read and written, by index, and whether the first row, `heading`, names them.
-
-    Raise UsageError where it lacks one.
-    """
+    """Return the columns (read, written), by index, and if `heading` names them. Raise UsageError if one is missing."""
     names = [name.casefold() for name in heading]
     if not keys and "source" in names and "target" in names:
         return [(names.index("source"), names.index("target"))], True

@@ -24,10 +24,7 @@ class Encoding:
         return self.name.upper()
 
     def encode(self, text: str) -> bytes:
-        """Return the bytes of a text after the byte order mark, if there is one.
-
-        Raise DragomanError where a character cannot be written.
-        """
+        """Return the bytes of a text after any byte order mark. Raise DragomanError for what cannot be written."""
         try:
             return self.mark + text.encode(self.name, self.errors)
         except UnicodeEncodeError as error:

@@ -9,17 +9,7 @@ from typing import NamedTuple
 
 from dragoman.documents.document import Content, Document, Passage, Span, has_letter
 from dragoman.documents.encoding import decode, resolve_references
-from dragoman.documents.inline import (
-    Fragment,
-    Inline,
-    Tags,
-    core_range,
-    disambiguate,
-    flow_text,
-    has_words,
-    render_markup,
-    trim,
-)
+from dragoman.documents.inline import Fragment, Inline, Tags, core_words, flow_text, render_markup, trim
 from dragoman.text.placeholders.detect import PATTERNS, TEMPLATE
 
 ATTRIBUTE = r"""[ \t\n\r\f/]*
@@ -239,9 +229,8 @@ def block_passages(original: str, flow: Sequence[tuple[Token, bool]]) -> Iterato
                 span = Span(spans.pop().start, span.end)
             fragments.append(Inline("", span))
         spans.append(span)
-    first, stop = core_range(fragments)
-    fragments = disambiguate(fragments[first:stop])
-    if has_words(fragments):
+    first, stop, fragments = core_words(fragments)
+    if fragments:
         start, end = spans[first].start, spans[stop - 1].end
         if isinstance(fragments[0], str):
             start = trim(original, *spans[first])[0]

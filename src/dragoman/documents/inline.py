@@ -38,9 +38,11 @@ def flow_text(fragments: Sequence[Fragment]) -> str:
     return "".join(fragment if isinstance(fragment, str) else fragment.shown for fragment in fragments)
 
 
-def has_words(fragments: Sequence[Fragment]) -> bool:
-    """Return whether the fragments have words besides the inlines."""
-    return any(isinstance(fragment, str) and has_letter(fragment) for fragment in fragments)
+def core_words(fragments: Sequence[Fragment]) -> tuple[int, int, list[Fragment]]:
+    """Return start and stop of `core_range`, and the fragments between, see `disambiguate`; none without words."""
+    start, stop = core_range(fragments)
+    core = disambiguate(fragments[start:stop])
+    return start, stop, core if any(isinstance(word, str) and has_letter(word) for word in core) else []
 
 
 def core_range(fragments: Sequence[Fragment]) -> tuple[int, int]:

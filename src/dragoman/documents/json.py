@@ -102,10 +102,7 @@ def strings(original: str) -> Iterator[tuple[str, str, int, int]]:
 
 
 def read_key(original: str, at: int) -> tuple[str, int]:
-    """Return the key that begins at `at` in an object, and the offset where its value begins.
-
-    Raise JSONDecodeError where there is no key or no colon.
-    """
+    """Return the key at `at` in an object, and the offset of its value. Raise JSONDecodeError for no key or colon."""
     if not original.startswith('"', at):
         raise json.JSONDecodeError("a key in quotes is missing", original, at)
     key, at = STRING.raw_decode(original, at)

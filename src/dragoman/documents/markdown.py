@@ -3,62 +3,28 @@
 import re
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from markdown_it import MarkdownIt, rules_inline
-from markdown_it.rules_block import StateBlock
-from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from dragoman.documents.document import Content, Document, Passage, Skipped, Span, has_letter, line_number
 from dragoman.documents.encoding import decode
 from dragoman.documents.html import ATTRIBUTES, TAG, VOID, is_translated
-from dragoman.documents.inline import (
-    Fragment,
-    Inline,
-    core_range,
-    disambiguate,
-    flow_text,
-    has_words,
-    split_translation,
-)
+from dragoman.documents.inline import Fragment, Inline, core_words, flow_text, split_translation
+from dragoman.documents.markdown_parser import FORMULA, SPECIAL, parser
 from dragoman.errors import plural
-from dragoman.text.placeholders.detect import TEMPLATE
 
-InlineRule = Callable[[StateInline, bool], bool]
 References = dict[str, dict[str, Any]]  # targets of links by label, as markdown-it keeps them
-INLINE_RULES: dict[str, InlineRule] = {
-    "newline": rules_inline.newline,
-    "escape": rules_inline.escape,
-    "backticks": rules_inline.backtick,
-    "strikethrough": rules_inline.strikethrough.tokenize,
-    "emphasis": rules_inline.emphasis.tokenize,
-    "link": rules_inline.link,
-    "image": rules_inline.image,
-    "autolink": rules_inline.autolink,
-    "html_inline": rules_inline.html_inline,
-    "entity": rules_inline.entity,
-}
 FRONT = re.compile(r"(---|\+\+\+)[ \t]*\r?\n")
 LINE = re.compile(r"([^\r\n]*)(?:\r\n?|\n|\Z)")
 PIPE = re.compile(r"(?<!\\)\|")
-# Footnotes, boxes of task lists and kinds of alerts: they are not CommonMark, but not words either.
-BRACKETS = re.compile(r"\[(?:\^[^\]\[\s]+\]:?|[ xX]\](?=\s)|![A-Z]+\])")
-# A formula of TeX, $x$ or $$x$$; "$5 and 6$" is none.
-FORMULA = re.compile(
-    r"(?<![\w$])(?:\$(?![\s$]|\d[\d.,]*\s+[^\W\d_]{2})(?:[^$\\]|\\.)+(?<!\s)\$|\$\$(?:[^$\\]|\\.)+\$\$)(?![\w$])",
-    re.DOTALL,
-)
-EXPRESSION = re.compile(r"\{\{[^{}]*+\}\}")  # of a template
 SPACE = re.compile(r"[ \t\n]+")
 EMPHASIS = {"strong": "strong", "em": "em", "s": "s"}
 PARAGRAPH = ["paragraph_open", "inline", "paragraph_close"]
 ELEMENT = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9-]*)")
 SINGLE = {"br", "hr", "img", "input", "wbr"}
-# What would be markup inside a line, and what would be markup at its beginning.
-SPECIAL = re.compile(r"[\\`*\[\]<|]|(?<![^\W_])_|_(?![^\W_])|~(?=~)|&(?=#?\w+;)|!(?=\[)")
+# What would be markup at the beginning of a line.
 BEGINNING = re.compile(r"\A(?=[-+>=~#:])|\A\d{1,9}(?=[.)](?:\s|\Z))")
 
 
@@ -95,79 +61,6 @@ def body_start(original: str) -> int:
     return end.end() if end else 0
 
 
-@cache
-def parser() -> MarkdownIt:
-    """Return a CommonMark parser with tables and strikethrough, whose inline tokens know their spans."""
-    markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
-    for name, rule in INLINE_RULES.items():
-        markdown.inline.ruler.at(name, record_spans(rule))
-    markdown.inline.ruler.before("link", "brackets", record_spans(parse_bracket))
-    markdown.block.ruler.before("fence", "formula", parse_formula, {"alt": ["paragraph", "blockquote", "list"]})
-    return markdown
-
-
-def parse_formula(state: StateBlock, first: int, stop: int, silent: bool) -> bool:
-    """Parse lines from $$ to $$ as a block without text, whatever is in them: a rule of markdown-it.
-
-    It returns whether the line `first` begins one that ends before the line `stop`.
-    """
-    for number in range(first, stop):
-        line = state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]].strip()
-        if number == first:
-            if state.is_code_block(first) or not line.startswith("$$"):
-                return False
-            line = line[2:]
-        _, mark, rest = line.partition("$$")
-        if rest or not (line or number == first):
-            return False
-        if mark:
-            if not silent:
-                state.push("formula", "", 0).map = [first, number + 1]
-            state.line = number + 1
-            return True
-    return False
-
-
-def parse_bracket(state: StateInline, silent: bool) -> bool:
-    """Parse one of BRACKETS, a formula, or a template's statement, as a token of its own: a rule of markdown-it.
-
-    So is an expression with characters that would be escaped. It returns whether it applies, and moves the position of
-    `state` behind the token; with `silent` it adds none.
-    """
-    at = state.src, state.pos, state.posMax
-    match = BRACKETS.match(*at) or FORMULA.match(*at) or TEMPLATE.match(*at) or EXPRESSION.match(*at)
-    if match and match.re is EXPRESSION and not SPECIAL.search(match[0]):
-        return False
-    if match:
-        if not silent:
-            state.push("brackets", "", 0).content = match[0]
-        state.pos = match.end()
-    return bool(match)
-
-
-def record_spans(rule: InlineRule) -> InlineRule:
-    """Return a rule that does the same and also stores the span of each token, and the end of a link's label, in it."""
-
-    def recorded_rule(state: StateInline, silent: bool) -> bool:
-        start, count = state.pos, len(state.tokens)
-        if not rule(state, silent):
-            return False
-        if not silent:
-            end = state.pos
-            for token in reversed(state.tokens[count:]):
-                if token.type != "text":
-                    token.meta.setdefault("span", (start, state.pos))
-                elif end > start:  # each delimiter has a token, which later may become that of emphasis
-                    end -= len(token.content)
-                    token.meta.setdefault("span", (end, end + len(token.content)))
-            if rule in (rules_inline.link, rules_inline.image):
-                image = rule is rules_inline.image
-                state.tokens[-1].meta["label"] = state.md.helpers.parseLinkLabel(state, start + image, not image)
-        return True
-
-    return recorded_rule
-
-
 def blocks(tokens: Sequence[Token]) -> Iterator[tuple[list[Token], bool]]:
     """Yield the blocks of text: one inline token and False, or the inline tokens of a table row and True."""
     row: list[Token] | None = None
@@ -191,10 +84,7 @@ def blocks(tokens: Sequence[Token]) -> Iterator[tuple[list[Token], bool]]:
 
 
 def block_offsets(content: str, lines: Sequence[tuple[int, str]]) -> list[int] | None:
-    """Return the offset of each character of a block's content, given its lines and where they begin.
-
-    None where the content is not found in them.
-    """
+    """Return the offset of each character of a block, given its lines and where they begin; None if not found."""
     offsets: list[int] = []
     written = content.split("\n")
     if len(written) > len(lines):
@@ -251,9 +141,8 @@ def block_passages(
     references: targets of the page's links.
     """
     for flow in flows(block.content, block.children or []):
-        first, stop = core_range([word for word, _, _ in flow])
-        words = disambiguate([word for word, _, _ in flow[first:stop]])
-        if has_words(words):
+        first, stop, words = core_words([word for word, _, _ in flow])
+        if words:
             start, end = flow[first][1], flow[stop - 1][2]
             source = block.content[start:end]
             end -= len(source) - len(source.rstrip())
@@ -280,7 +169,7 @@ def flows(content: str, tokens: Sequence[Token]) -> Iterator[list[tuple[Fragment
     for index, token in enumerate(tokens):
         if token.type == "text" or "span" not in token.meta or token.meta["span"][1] <= at:
             continue
-        start, end = own_span(token)
+        start, end = markup_span(token)
         if at < start:
             flow.append((SPACE.sub(" ", content[at:start]), at, start))
         if token.type == "hardbreak":
@@ -325,7 +214,7 @@ def untranslated_elements(tokens: Sequence[Token]) -> dict[int, int]:
     return closing
 
 
-def own_span(token: Token) -> tuple[int, int]:
+def markup_span(token: Token) -> tuple[int, int]:
     """Return the span of a token's own markup, without what it opens or closes; offsets in the block's content."""
     start, end = token.meta["span"]
     match token.type:
@@ -366,10 +255,7 @@ def fragment_of(content: str, token: Token, start: int, end: int) -> Fragment:
 
 
 def link_end(content: str, start: int, label: int, end: int) -> str:
-    """Return the source that ends a link, content[label:end]; its text is content[start:label].
-
-    A link that is looked up by its text gets that text as its label. Line ends become spaces.
-    """
+    """Return the end of a link, content[label:end], on one line; without a label, that is content[start:label]."""
     source = content[label:end]
     return (f"][{content[start:label]}]" if source in ("]", "][]") else source).replace("\n", " ")
 
@@ -418,12 +304,9 @@ def renderer(
 
 
 def escape_words(words: str, pipe: str) -> str:
-    """Return words as Markdown, with a backslash in front of what would be markup.
-
-    pipe: how a pipe is written.
-    """
-    escaped = SPECIAL.sub(lambda found: pipe if found[0] == "|" else f"\\{found[0]}", words)
-    return FORMULA.sub(lambda found: found[0].replace("$", r"\$"), escaped)
+    """Return words as Markdown, a backslash in front of what would be markup, and `pipe` for a pipe."""
+    escaped = SPECIAL.sub(lambda match: pipe if match[0] == "|" else f"\\{match[0]}", words)
+    return FORMULA.sub(lambda match: match[0].replace("$", r"\$"), escaped)
 
 
 def escape_beginning(words: str, before: str) -> str:
@@ -435,10 +318,7 @@ def escape_beginning(words: str, before: str) -> str:
 
 
 def parse_block(content: str, references: References) -> tuple[list[str], list[Token]]:
-    """Parse the content of a block: return the kinds of blocks, and the inline tokens in them.
-
-    references: the targets of the page's links.
-    """
+    """Return the kinds of blocks in a block's content, and their inline tokens; references: those of the page."""
     tokens = parser().parse(content, {"references": ChainMap({}, references)})
     return [token.type for token in tokens], [child for token in tokens for child in token.children or []]
 
@@ -456,10 +336,7 @@ def as_html(inline: Inline) -> str:
 
 
 def markup(tokens: Sequence[Token]) -> list[str]:
-    """Return all markup among inline tokens, sorted, to compare two texts.
-
-    Emphasis by asterisks and by HTML is the same.
-    """
+    """Return all markup among inline tokens, sorted, to compare texts; emphasis is the same by asterisks and HTML."""
     elements = []
     for token in tokens:
         kind, _, side = token.type.rpartition("_")

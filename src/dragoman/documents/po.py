@@ -11,15 +11,7 @@ from itertools import chain, islice
 import polib
 
 from dragoman.data.po import CHARSET
-from dragoman.documents.document import (
-    Content,
-    Document,
-    Passage,
-    Skipped,
-    Span,
-    replace_lines,
-    translatable_lines,
-)
+from dragoman.documents.document import Content, Document, Passage, Skipped, Span, replace_lines, translatable_lines
 from dragoman.documents.encoding import decode
 from dragoman.errors import plural
 
@@ -65,10 +57,7 @@ class Message:
 
 
 def parse_po(data: bytes) -> Document:
-    """Return the document whose texts are the messages without a translation.
-
-    Its `skipped` says which lines are not PO.
-    """
+    """Return the document whose texts are the untranslated messages. Its `skipped` says which lines are not PO."""
     declared = CHARSET.search(data)
     original, encoding = decode(data, declared[1].decode("ascii", "replace") if declared else "")
     passages: list[Passage] = []
@@ -141,10 +130,7 @@ def form_for_one(header: str) -> int:
 
 
 def missing_translations(original: str, message: Message, singular: str) -> Iterator[Passage]:
-    """Yield one passage for all translations that a message lacks, because they are filled together or not at all.
-
-    singular: the keyword of the form for one thing.
-    """
+    """Yield one passage for all translations that a message lacks; singular: the keyword of the form for one thing."""
     keys = [key for key in message.strings if key.startswith("msgstr")]
     empty = sorted((key for key in keys if not message.strings[key]), key=lambda key: message.spans[key])
     texts = []

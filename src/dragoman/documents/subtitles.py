@@ -11,15 +11,7 @@ from itertools import groupby, pairwise
 
 from dragoman.documents.document import Content, Document, Passage, Skipped
 from dragoman.documents.encoding import decode, resolve_references
-from dragoman.documents.inline import (
-    Fragment,
-    Inline,
-    core_range,
-    disambiguate,
-    flow_text,
-    has_words,
-    split_translation,
-)
+from dragoman.documents.inline import Fragment, Inline, core_words, flow_text, split_translation
 
 LINE = re.compile(r"([^\r\n]*)(\r\n?|\n|\Z)")
 TIME = r"(?:\d+:)?\d+:\d+(?:[.,]\d+)?"
@@ -34,18 +26,12 @@ CLOSING = {"Pe", "Pf", "Po"}  # punctuation that may not begin a line
 
 
 def parse_srt(data: bytes) -> Document:
-    """Return the document of a SubRip file: one text for each cue, one for each speaker of a dialogue.
-
-    A cue without words has none.
-    """
+    """Return the document of a SubRip file: one text for each cue with words, one for each speaker of a dialogue."""
     return parse_subtitles(data, vtt=False)
 
 
 def parse_vtt(data: bytes) -> Document:
-    """Return the document of a WebVTT file: one text for each cue, one for each speaker of a dialogue.
-
-    A cue without words has none. Notes, styles and headers stay as they are.
-    """
+    """Return the document of a WebVTT file, as `parse_srt` does; notes, styles and headers stay as they are."""
     return parse_subtitles(data, vtt=True)
 
 
@@ -59,8 +45,8 @@ def parse_subtitles(data: bytes, vtt: bool) -> Document:
         reason = "there is no cue in it" if is_empty else f"not {'WebVTT' if vtt else 'SubRip'} (there is no cue in it)"
         skipped = [Skipped(skipped[0].line if skipped else 0, reason)]
         return Document(original, encoding, [], skipped, readable=is_empty)
-    found = [one for cue in cues(lines, vtt) for one in passages(original, cue, vtt)]
-    return Document(original, encoding, found, skipped)
+    texts = [passage for cue in cues(lines, vtt) for passage in passages(original, cue, vtt)]
+    return Document(original, encoding, texts, skipped)
 
 
 def without_times(lines: Sequence[re.Match[str]]) -> Iterator[Skipped]:
@@ -115,9 +101,8 @@ def passages(original: str, cue: Sequence[re.Match[str]], vtt: bool) -> Iterator
             yield from passages(original, cue[start:end], vtt)
     elif cue:
         flow = list(fragments(original, cue[0].start(), cue[-1].end(1), vtt))
-        first, stop = core_range([word for word, _, _ in flow])
-        words = disambiguate([word for word, _, _ in flow[first:stop]])
-        if has_words(words):
+        first, stop, words = core_words([word for word, _, _ in flow])
+        if words:
             start, end = flow[first][1], flow[stop - 1][2]
             source = original[start:end].strip()
             start = original.index(source, start)

@@ -14,17 +14,7 @@ from defusedxml.ElementTree import ParseError
 from dragoman.data.xml import MAX_DEPTH, XmlParser
 from dragoman.documents.document import Content, Document, Passage, Skipped, Span, has_letter, line_number
 from dragoman.documents.encoding import decode, resolve_references
-from dragoman.documents.inline import (
-    SPACE,
-    Fragment,
-    Inline,
-    core_range,
-    disambiguate,
-    flow_text,
-    has_words,
-    render_markup,
-    trim,
-)
+from dragoman.documents.inline import SPACE, Fragment, Inline, core_words, flow_text, render_markup, trim
 from dragoman.errors import plural
 from dragoman.text import placeholders
 
@@ -124,10 +114,10 @@ def parse_xliff(data: bytes) -> Document:
         reason = f"not XLIFF ({error})"
     else:
         left: list[int] = []
-        found = list(passages(original, root, left))
+        texts = list(passages(original, root, left))
         sections = f"{plural(len(left), 'CDATA section')} with text from here on: left untranslated"
         skipped = [Skipped(line_number(original, left[0]), sections)] if left else []
-        return Document(original, encoding, found, skipped)
+        return Document(original, encoding, texts, skipped)
     return Document(original, encoding, [], [Skipped(0, reason)], readable=False)
 
 
@@ -152,10 +142,7 @@ def read_tree(original: str) -> Element:
 
 
 def passages(original: str, root: Element, left: list[int]) -> Iterator[Passage]:
-    """Yield a passage for each unit of 1.2, and each segment of 2.x, that lacks its translation.
-
-    left: to this list the places of CDATA sections with text are added, which stay as they are.
-    """
+    """Yield a passage for each untranslated unit (1.2) or segment (2.x). Add places of CDATA with text to `left`."""
     todo = [(root, Setting())]
     while todo:
         element, around = todo.pop()
@@ -240,9 +227,8 @@ def text_flows(original: str, source: Element, lines_kept: bool) -> Iterator[Flo
         if fragment != "\n":
             flow.append((fragment, span))
             continue
-        first, stop = core_range([fragment for fragment, _ in flow])
-        words = disambiguate([fragment for fragment, _ in flow[first:stop]])
-        if has_words(words):
+        first, stop, words = core_words([fragment for fragment, _ in flow])
+        if words:
             start, end = flow[first][1].start, flow[stop - 1][1].end
             if isinstance(words[0], str):
                 start = trim(original, *flow[first][1])[0]

@@ -54,9 +54,9 @@ def xml_passages(original: str, tags: Tags = Tags(), lines: bool = False) -> Ite
         translated = parent.translated and token.name != "!"
         if token.closing:
             while opened[token.name]:
-                found = path[-1].name
+                element = path[-1].name
                 close()
-                if found == token.name:
+                if element == token.name:
                     break
         elif token.name not in ("", "!"):
             translated = translated and token.name not in tags.ignored

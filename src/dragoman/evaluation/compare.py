@@ -17,7 +17,8 @@ from dragoman.errors import DragomanError
 from dragoman.evaluation.metrics import Scores, evaluate
 from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
 from dragoman.model import parameter_count
-from dragoman.model_folder import FILES, find_model
+from dragoman.model_folder import fetch_model
+from dragoman.model_folder.manifest import FILES
 from dragoman.translation.translator import Translator
 
 TIMED = 200  # sentences, evenly drawn from the test set; all of it is scored
@@ -29,7 +30,7 @@ BASE = "CTranslate2 float32"  # speed 1.0 is that of the teacher with this engin
 
 @dataclass(frozen=True)
 class Measurement:
-    """Hold what was measured of one model with one engine and one beam."""
+    """Report what was measured of one model with one engine and one beam."""
 
     model: str
     engine: str
@@ -53,7 +54,6 @@ class Comparison:
     notes: tuple[str, ...]  # what was left out
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the comparison as nested dicts, for JSON."""
         return asdict(self)
 
     def beam_suffix(self, beam: int) -> str:
@@ -104,7 +104,7 @@ def compare_models(models: dict[str, Path], test: Sequence[str], search: SearchC
     fewer = [replace(alike, beam=beam) for beam in SMALLER_BEAMS if beam < search.beam]
     variants: list[tuple[str, str, Translator, int]] = []
     for name, folder in models.items():
-        folder = find_model(folder)
+        folder = fetch_model(folder)
         translator = Translator.load(folder, search)
         on_disk = sum((folder / file).stat().st_size for file in (*FILES, *translator.tokenizers.as_files()))
         engines = [(NATIVE, translator.engine, on_disk)]
@@ -113,9 +113,9 @@ def compare_models(models: dict[str, Path], test: Sequence[str], search: SearchC
                 engines += ctranslate2_engines(folder, translator, sources)
             except DragomanError as error:
                 notes.append(f"{name}: {error}")
-        for one in (search, *fewer):
+        for variant in (search, *fewer):
             for engine, opened, on_disk in engines:
-                variants.append((name, engine, translator.replace(search=one, engine=opened), on_disk))
+                variants.append((name, engine, translator.replace(search=variant, engine=opened), on_disk))
     contenders, scores = [], []
     for name, engine, translator, _ in variants:
         translations = [
@@ -155,7 +155,6 @@ def ctranslate2_engines(folder: Path, translator: Translator, sources: Sequence[
         engine = open_ctranslate2(
             folder, compute_type, torch.get_num_threads(), suppressed=translator.tokenizers.target.suppressed
         )
-        # Settings that the engine refuses are reported before anything is timed.
         engine.search(
             [translator.tokenizers.source.encode(sources[0])[: translator.max_source_tokens]], translator.search
         )

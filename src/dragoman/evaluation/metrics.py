@@ -28,7 +28,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Scores:
-    """Hold what `evaluate` measures of a test set."""
+    """Report what `evaluate` measures of a test set."""
 
     bleu: Score
     chrf: Score
@@ -36,7 +36,6 @@ class Scores:
     sentences: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the scores as nested dicts, for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:

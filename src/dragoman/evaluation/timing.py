@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from dragoman.device import instructions
+from dragoman.runtime.device import instructions
 
 
 @dataclass
@@ -72,8 +72,8 @@ def describe_machine(device: str = "cpu") -> str:
         name = next(line.split(":", 1)[1].strip() for line in opened if line.startswith("model name"))
     threads = torch.get_num_threads()
     has = instructions()
-    found = [label for label, flags in INSTRUCTIONS.items() if any(has.get(flag) for flag in flags)]
-    name += f" with {', '.join(found)}" * bool(found)
+    labels = [label for label, flags in INSTRUCTIONS.items() if any(has.get(flag) for flag in flags)]
+    name += f" with {', '.join(labels)}" * bool(labels)
     if device == "cuda":
         name = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, beside {name}"
     return f"{name}, {os.cpu_count()} cores, torch {torch.__version__}, {threads} thread{'s' * (threads != 1)}"

@@ -9,6 +9,7 @@ from dragoman.data.batches import Ids
 from dragoman.data.sentencepiece import SentencePieceTokenizer
 from dragoman.data.tokenizer import EOS, tag_piece
 from dragoman.errors import DragomanError
+from dragoman.export.readme import read_usage
 from dragoman.export.sentencepiece import known_tags, names_of, sentencepiece_sides, tag_name, write_models
 from dragoman.export.target import Exported, Target
 from dragoman.interop.huggingface import EPSILONS
@@ -26,37 +27,6 @@ from dragoman.interop.transformers.conversion import (
 from dragoman.interop.transformers.engine import TransformersEngine, import_transformers, open_tokenizer, quietly
 from dragoman.interop.verification import Mismatch
 from dragoman.model.transformer import Transformer
-
-USAGE = """
-The folder has all that translating needs. With `pip install transformers torch{library}`, this program does it; save it
-in this folder as `translate.py` and run `python translate.py "A sentence."`:
-
-```python
-import sys
-from pathlib import Path
-
-from transformers import AutoModelForSeq2SeqLM, {imports}
-
-folder = Path(__file__).parent
-tokenizer = AutoTokenizer.from_pretrained(folder)
-target = {target}
-model = AutoModelForSeq2SeqLM.from_pretrained(folder)
-
-
-def translate(texts, beams=4):
-    batch = tokenizer([{front}text for text in texts], return_tensors="pt", padding=True)
-    found = model.generate(**batch, num_beams=beams)
-    return target.batch_decode(found, skip_special_tokens=True)
-
-
-if __name__ == "__main__":
-    print(*translate(sys.argv[1:]), sep="\\n")
-```
-{known}{norms}"""
-NORMS = """
-The norms of the model have an epsilon of {own:g}, those of transformers {its:g}. The differences below include what
-that changes.
-"""
 
 
 def check(exported: Exported) -> None:
@@ -123,7 +93,6 @@ def words_of(side: SentencePieceTokenizer, rows: Sequence[int], layout: Layout) 
 
 
 def check_subwords(folder: Path, exported: Exported, sources: Sequence[Ids]) -> None:
-    """Raise Mismatch where the subwords in a folder do not do with the texts of sources, or a tag, what ours do."""
     tokenizers, (_, layout) = exported.tokenizers, parts_of(exported)
     of_spm = sentencepiece_sides(tokenizers) is not None
     other, name = open_tokenizer(folder), tag_name if of_spm else tag_piece
@@ -134,22 +103,22 @@ def check_subwords(folder: Path, exported: Exported, sources: Sequence[Ids]) -> 
         for text in map(tokenizers.source.decode, sources)
         if not any(special in text for special in other.all_special_tokens)
     ]
-    found = open_target(folder, exported, other)
+    target_tokenizer = open_target(folder, exported, other)
     with quietly():
         for tag in ("", *tokenizers.source.tags):
             some = texts if not tag else [text.lstrip() for text in texts[:3]]  # a tag takes the spaces away
             marked = [f"{name(tag)} {text}" if tag else text for text in some]
             expected = tokenizers.source.encode_sources(some)
-            for text, ids, own in zip(marked, other(marked)["input_ids"], expected, strict=True):
-                if ids != [their[id] for id in (*tokenizers.source.tag_ids(tag), *own, EOS)]:
+            for text, ids, expected_ids in zip(marked, other(marked)["input_ids"], expected, strict=True):
+                if ids != [their[id] for id in (*tokenizers.source.tag_ids(tag), *expected_ids, EOS)]:
                     raise Mismatch(f"its tokenizer does not give the text {text!r} the same ids")
         for ids in tokenizers.target.encode_all(texts):
             known = [id for id in ids if id != tokenizers.target.unknown]
-            said = found.decode([target[id] for id in (*known, EOS)], skip_special_tokens=True)
+            said = target_tokenizer.decode([target[id] for id in (*known, EOS)], skip_special_tokens=True)
             if said.strip() != tokenizers.target.decode(known).strip():
                 raise Mismatch(f"its tokenizer does not give the ids {known} the same text")
         for tag, id in tokenizers.target.tags.items():
-            vocabulary = getattr(found, "target_encoder", None) or found.get_vocab()
+            vocabulary = getattr(target_tokenizer, "target_encoder", None) or target_tokenizer.get_vocab()
             if vocabulary.get(name(tag)) != target[id]:
                 raise Mismatch(f"the tag {tag} has another id there")
 
@@ -162,24 +131,25 @@ def open_target(folder: Path, exported: Exported, other: Any) -> Any:
 
 
 def open_copy(folder: Path, exported: Exported, compute_type: str) -> TransformersEngine:
-    """Open a folder that `write` has filled."""
     return TransformersEngine(folder, parts_of(exported)[1], exported.model.config.max_positions)
 
 
 def usage(exported: Exported, compute_type: str) -> str:
-    """Return how the folder is used, in Markdown."""
     tokenizers, tag = exported.tokenizers, exported.tags.source
     epsilon = parts_of(exported)[0].config.norm_epsilon
     of_spm = sentencepiece_sides(tokenizers) is not None
     two = not of_spm and not tokenizers.is_one
+    norms = ""
+    if epsilon != EPSILONS[0]:
+        norms = read_usage("huggingface-norms").format(ours=epsilon, theirs=EPSILONS[0])
     front = f'"{tag_name(tag) if of_spm else tag_piece(tag)} " + ' if tag else ""
-    return USAGE.format(
+    return read_usage("huggingface").format(
         library=" sentencepiece" if of_spm else "",
         imports="AutoTokenizer, PreTrainedTokenizerFast" if two else "AutoTokenizer",
         target=f'PreTrainedTokenizerFast(tokenizer_file=str(folder / "{TARGET_FILE}"))' if two else "tokenizer",
         front=front,
         known=known_tags(tokenizers) if of_spm else "",
-        norms=NORMS.format(own=epsilon, its=EPSILONS[0]) if epsilon != EPSILONS[0] else "",
+        norms=norms,
     )
 
 

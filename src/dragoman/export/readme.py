@@ -2,10 +2,16 @@
 
 from pathlib import Path
 
-from dragoman import __version__
 from dragoman.training.card import read_card, today
+from dragoman.version import __version__
 
 FILE = "README.md"
+USAGES = Path(__file__).with_name("usage")
+
+
+def read_usage(name: str) -> str:
+    """Return how exports of a kind are used, in Markdown with fields for `str.format`, from usage/NAME.md."""
+    return (USAGES / f"{name}.md").read_text(encoding="utf-8")
 
 
 def write_readme(folder: Path, name: str, title: str, model: Path, usage: str, report: str) -> None:
@@ -16,18 +22,6 @@ def write_readme(folder: Path, name: str, title: str, model: Path, usage: str, r
     """
     checked = "\n".join(f"- {line}" for line in report.splitlines())
     card = "\n".join(f"> {line}".rstrip() for line in read_card(model).splitlines())
-    text = f"""# {name}, {title}
-
-A translation model, exported with dragoman {__version__} on {today()}.
-
-## Use
-{usage}
-## How it was checked
-
-{checked}
-
-## The card of the model
-
-{card or "> It has none."}
-"""
+    fields = {"name": name, "title": title, "version": __version__, "date": today(), "usage": usage, "checked": checked}
+    text = read_usage("readme").format(**fields, card=card or "> It has none.")
     (folder / FILE).write_text(text, encoding="utf-8")

@@ -19,21 +19,16 @@ from dragoman.export.onnx import ONNX
 from dragoman.export.readme import write_readme
 from dragoman.export.target import Exported, Target
 from dragoman.export.web import WEB
-from dragoman.files import new_folder
 from dragoman.interop.ctranslate2.conversion import rounded_to_float16
 from dragoman.interop.verification import SOURCES, Agreement, Copy, Mismatch, dealt, made_up, read_sample, verify
 from dragoman.interop.weights import UNSAYABLE
 from dragoman.model import Model
-from dragoman.model_folder import copy_records, find_model, read_model
+from dragoman.model_folder import copy_records, fetch_model, read_model
+from dragoman.storage.writing import new_folder
 from dragoman.text.tags import DefaultTags
 from dragoman.translation.translator import Translator
 
-TARGETS: dict[str, Target] = {
-    "ctranslate2": CTRANSLATE2,
-    "onnx": ONNX,
-    "huggingface": HUGGING_FACE,
-    "web": WEB,
-}
+TARGETS: dict[str, Target] = {"ctranslate2": CTRANSLATE2, "onnx": ONNX, "huggingface": HUGGING_FACE, "web": WEB}
 MOST_LOST = 0.5  # BLEU that int8 may cost
 
 
@@ -48,8 +43,8 @@ class Quality:
 
     def __str__(self) -> str:
         scores = ", ".join(
-            f"{one.name} {one.value:.1f} -> {other.value:.1f}"
-            for one, other in ((self.model.bleu, self.export.bleu), (self.model.chrf, self.export.chrf))
+            f"{before.name} {before.value:.1f} -> {after.value:.1f}"
+            for before, after in ((self.model.bleu, self.export.bleu), (self.model.chrf, self.export.chrf))
         )
         search = f"beam {self.beam}" if self.beam > 1 else "greedy search"
         pairs = plural(self.model.sentences, "pair")
@@ -101,7 +96,7 @@ def export_model(
         raise UsageError(f"--test measures what int8 costs; {compute_type} is compared word for word")
     if out.exists():
         raise UsageError(f"{out}: exists already; choose another name")
-    folder = find_model(Path(model))
+    folder = fetch_model(Path(model))
     exported = Exported(*read_model(folder), DefaultTags.load(folder))
     exported.tokenizers.source.tag_ids(exported.tags.source)  # raises for an unknown one
     exported.tokenizers.target.tag_ids(exported.tags.target)
@@ -175,8 +170,8 @@ def measure(exported: Exported, target: Target, engine: Copy, test: Sequence[str
     native = Translator(exported.model, exported.tokenizers, target.search, tag=tags.source, target_tag=tags.target)
     scores = []
     for translator in (native, native.replace(engine=engine)):
-        found = translator.translate(sources, corpus.tags, target_tags=corpus.target_tags)
-        scores.append(evaluate([translation.text for translation in found], references))
+        translations = translator.translate(sources, corpus.tags, target_tags=corpus.target_tags)
+        scores.append(evaluate([translation.text for translation in translations], references))
     quality = Quality(" ".join(test), target.search.beam, *scores)
     if quality.model.bleu.value - quality.export.bleu.value > MOST_LOST:
         advice = "try --compute-type float32, or --test with more pairs"

@@ -26,11 +26,11 @@ def names_of(tokenizer: SentencePieceTokenizer, start: str = "<s>") -> list[str]
 
     start: the name of the start.
     """
-    own = {PAD: "<pad>", BOS: start, EOS: END, tokenizer.unknown: UNKNOWN}
-    own |= {id: tag_name(tag) for tag, id in tokenizer.tags.items()}
-    taken = {*own.values()}
+    special = {PAD: "<pad>", BOS: start, EOS: END, tokenizer.unknown: UNKNOWN}
+    special |= {id: tag_name(tag) for tag, id in tokenizer.tags.items()}
+    taken = {*special.values()}
     pieces = ((id, f"{piece}#{id}" if piece in taken else piece) for id, piece in enumerate(tokenizer.vocabulary))
-    return [own.get(id, piece) for id, piece in pieces]
+    return [special.get(id, piece) for id, piece in pieces]
 
 
 def tag_name(tag: str) -> str:

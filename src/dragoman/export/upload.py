@@ -7,9 +7,12 @@ from pathlib import Path
 
 from dragoman.config.fields import check_argument
 from dragoman.errors import UsageError, plural
-from dragoman.files import CARD, MANIFEST, read_json
-from dragoman.hub import Repository
-from dragoman.model_folder import TRAINING_STATE, find_model, read_model
+from dragoman.export.readme import read_usage
+from dragoman.model_folder import fetch_model, read_model
+from dragoman.model_folder.manifest import TRAINING_STATE
+from dragoman.storage.hub import Repository
+from dragoman.storage.records import read_json
+from dragoman.storage.writing import CARD, MANIFEST
 from dragoman.text.languages import read_languages
 from dragoman.text.origin import Origin
 from dragoman.training.card import read_card
@@ -18,13 +21,6 @@ from dragoman.training.checkpoint import PROGRESS
 README = "README.md"
 OF_TRAINING = (TRAINING_STATE, PROGRESS)  # files of a checkpoint that only its own run reads
 LICENCE = re.compile(r"[a-z][a-z0-9.-]{1,40}")  # such as cc-by-nc-4.0, as the Hub names them
-
-USAGE = """
-## Use
-
-    pip install 'dragoman[hub]'
-    dragoman translate -m {name} "A sentence."
-"""
 
 
 @dataclass(frozen=True)
@@ -54,14 +50,14 @@ def upload_model(model: str | Path, name: str, *, private: bool = False) -> Uplo
     repository = Repository.parse(name)
     if repository.revision:
         raise UsageError(f"{name}: what is uploaded becomes the newest version: leave out @{repository.revision}")
-    folder = find_model(Path(model))
+    folder = fetch_model(Path(model))
     read_model(folder)
     manifest = {file: entry for file, entry in read_json(folder / MANIFEST).items() if file not in (*OF_TRAINING, CARD)}
     card = read_card(folder)
     written = {
         MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode(),
         CARD: card.encode(),
-        README: (front_matter(folder) + card + USAGE.format(name=name)).encode(),
+        README: (front_matter(folder) + card + read_usage("hub").format(name=name)).encode(),
     }
     files = {file: folder / file for file in manifest} | written
     commit = repository.upload(files, f"Upload {folder.name}", private=private)

@@ -6,24 +6,13 @@ from pathlib import Path
 from dragoman.config import SearchConfig
 from dragoman.errors import DragomanError
 from dragoman.export import onnx
+from dragoman.export.readme import read_usage
 from dragoman.export.sentencepiece import sentencepiece_sides
 from dragoman.export.target import Exported, Target
 from dragoman.text.tags import DefaultTags
 
 PAGE = Path(__file__).parent / "page"
 PACKAGES = {"@huggingface/tokenizers": "0.2.0", "onnxruntime-web": "1.30.0"}  # the versions that were tested
-
-USAGE = """
-    npm install
-    python -m http.server
-
-in this folder, then open http://127.0.0.1:8000/. `npm install` fetches the two packages of `package.json`; everything
-else is here. The page translates in the browser, with a greedy search and without a network; it sends nothing.
-
-To publish it, copy the folder to any server of static files. Of `node_modules` the page needs four files:
-`onnxruntime-web/dist/ort.wasm.min.mjs`, `ort-wasm-simd-threaded.mjs` and `ort-wasm-simd-threaded.wasm` beside it, and
-`@huggingface/tokenizers/dist/tokenizers.min.mjs`.
-"""
 
 
 def check(exported: Exported) -> None:
@@ -49,8 +38,7 @@ def write(exported: Exported, folder: Path, compute_type: str) -> None:
 
 
 def usage(exported: Exported, compute_type: str) -> str:
-    """Return how the folder is used, in Markdown."""
-    return USAGE
+    return read_usage("web")
 
 
 WEB = Target(

@@ -21,22 +21,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dragoman.device import instructions
-from dragoman.inference.products import (
-    FEWEST_QUERIES,
-    can_pack,
-    is_steady,
-    pack_hidden,
-    pack_linear,
-    pack_weights,
-)
+from dragoman.inference.linears import FEWEST_QUERIES
+from dragoman.inference.products import can_pack, is_steady, pack_hidden, pack_linear, pack_weights
 from dragoman.model import Model, Seq2Seq
-from dragoman.model.ablation import Ablation
 from dragoman.model.attention import fused_attention
 from dragoman.model.capture import share_weights
 from dragoman.model.packing import Packing
 from dragoman.model.positions import Positions, Rotary, RotaryAcross
 from dragoman.model.transformer import DecoderLayer, Residual, Transformer
+from dragoman.runtime.device import instructions
 
 FIRST_CAPACITY = 32  # target tokens that there is room for at first
 COPY_SOME = 3  # how many times as long the copy of a token takes where not all are copied
@@ -50,7 +43,7 @@ def can_step(model: Model) -> TypeGuard[Transformer]:
     It does for Transformers, except where attention is not the scaled dot product, positions rotate in another way than
     `Rotary` does, or there is a change that no preset has.
     """
-    if not isinstance(model, Transformer) or isinstance(model, Ablation):
+    if type(model) is not Transformer:
         return False
     layers: list[Any] = [attention for layer in model.decoder for attention in (layer.attention, layer.cross_attention)]
     positions = type(model.decoder_positions)
@@ -184,18 +177,18 @@ class IncrementalLayer:
     """A decoder layer that computes one token for each hypothesis."""
 
     def __init__(self, layer: DecoderLayer, compute_type: str):
-        own, across = layer.attention, layer.cross_attention
+        attention, across = layer.attention, layer.cross_attention
         self.around_attention, self.around_cross_attention, self.around_feed_forward = (
             around(part) for part in (layer.around_attention, layer.around_cross_attention, layer.around_feed_forward)
         )
         self.across, self.steady = across, is_steady(layer, compute_type)
-        self.heads, self.keys = own.heads, own.key.out_features
-        self.scale = 1 / math.sqrt(own.key.out_features // own.heads)
+        self.heads, self.keys = attention.heads, attention.key.out_features
+        self.scale = 1 / math.sqrt(attention.key.out_features // attention.heads)
 
         def pack(*linears: nn.Linear) -> Linear:
             return pack_linear(merge(*linears) if len(linears) > 1 else linears[0], compute_type).forward
 
-        self.query_key_value, self.out = pack(own.query, own.key, own.value), pack(own.out)
+        self.query_key_value, self.out = pack(attention.query, attention.key, attention.value), pack(attention.out)
         self.query_across, self.key_value_across = pack(across.query), pack(across.key, across.value)
         self.out_across = pack(across.out)
         hidden, self.activation = pack_hidden(layer.feed_forward, compute_type)
@@ -248,29 +241,26 @@ class IncrementalLayer:
 
 
 class IncrementalState:
-    """All that the next step needs for R hypotheses.
-
-    Those of one source are neighbours, and share its keys and values.
-    """
+    """All that the next step needs for R hypotheses; those of one source are neighbours and share keys and values."""
 
     def __init__(self, sources: list[SourceKeyValues], targets: list[TargetKeyValues], mask: Tensor, heads: int):
         self.sources, self.targets, self.mask, self.heads = sources, targets, mask, heads
         self.length = 0  # target tokens so far
         self.turns: list[Tensor] = []  # of the positions so far, and some more, where positions rotate; see `Place`
-        self.own = torch.arange(len(mask) // heads, device=mask.device)  # (R,): the source of each hypothesis
+        self.source_of_row = torch.arange(len(mask) // heads, device=mask.device)  # (R,): the source of each hypothesis
         # R T: the row that each target token was computed in, for those before the latest selection
-        self.computed = self.own.new_empty(len(self.own), 0)
+        self.computed = self.source_of_row.new_empty(len(self.source_of_row), 0)
 
     def select(self, rows: Tensor) -> None:
         """Keep the hypotheses `rows` (n,), in that order, in place; one may be chosen several times or not at all."""
         self.select_targets(rows)
-        own = self.own[rows]
-        if torch.equal(own, self.own):
+        source_of_row = self.source_of_row[rows]
+        if torch.equal(source_of_row, self.source_of_row):
             return
-        kept, counts = own.unique_consecutive(return_counts=True)
+        kept, counts = source_of_row.unique_consecutive(return_counts=True)
         if not len(rows) or not bool((counts == counts[0]).all()):
-            kept, counts = own, torch.ones_like(own)
-        self.own = torch.arange(len(kept), device=rows.device).repeat_interleave(counts)
+            kept, counts = source_of_row, torch.ones_like(source_of_row)
+        self.source_of_row = torch.arange(len(kept), device=rows.device).repeat_interleave(counts)
         if not torch.equal(kept, torch.arange(len(self.mask) // self.heads, device=rows.device)):
             self.mask = self.mask.unflatten(0, (-1, self.heads))[kept].flatten(0, 1)
             for source in self.sources:

@@ -40,7 +40,7 @@ def cross_rollout(encoder: Tensor, decoder: Tensor, cross: Tensor) -> Tensor:
     """
     memory = rollout(encoder)
     share = torch.zeros_like(cross[0, 0])
-    for own, across in zip(decoder.mean(1), cross.mean(1), strict=True):
-        share = (share + own @ share) / 2
+    for within, across in zip(decoder.mean(1), cross.mean(1), strict=True):
+        share = (share + within @ share) / 2
         share = (share + across @ memory) / 2
     return share / (1 - 2.0 ** -len(cross))

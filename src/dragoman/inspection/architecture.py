@@ -12,7 +12,6 @@ from typing import Any, Literal
 from torch import nn
 
 from dragoman.model import Model
-from dragoman.model.ablation import Ablation
 from dragoman.model.attention import (
     Additive,
     MultiHeadAttention,
@@ -98,10 +97,7 @@ class Stack:
 
 
 def stacks(model: Model) -> tuple[Stack, Stack]:
-    """Return a description of the encoder and of the decoder.
-
-    A parameter that several modules share counts for the first of them.
-    """
+    """Describe encoder and decoder. A parameter that several modules share counts for the first of them."""
     seen: dict[int, str] = {}
     embeddings = (
         matrix_box(model, "source_embedding", "Input embedding", seen),
@@ -137,18 +133,17 @@ def transformer_stacks(
             first += times
         norm = getattr(model, f"{name}_norm")
         last: tuple[Box, ...] = () if isinstance(norm, nn.Identity) else (norm_box("Norm", f"{name}_norm", norm, seen),)
-        if name == "encoder" and isinstance(model, Ablation) and model.pool is not None:
-            last = (Box("Mixture of all layers", "pool", (), count_new(model.pool, "pool", seen), "linear"), *last)
+        if name == "encoder":  # a variant may have modules, with titles, between the layers and their norm
+            for part, module in model.named_children():
+                if title := getattr(module, "title", ""):
+                    last = (Box(title, part, (), count_new(module, part, seen), "linear"), *last)
         tokens = f"{inputs} tokens" + (", shifted right" if name == "decoder" else "")
         both.append(Stack(tokens, embedding, scheme, added, tuple(groups), (*last, *end), between))
     return both[0], both[1]
 
 
 def sublayers(layer: nn.Module, seen: dict[int, str]) -> Iterator[Sublayer]:
-    """Yield the sublayers of an encoder or decoder layer in the order they act, each a module and its norm.
-
-    seen: see `count_new`.
-    """
+    """Yield the sublayers of a layer in the order they act, each a module and its norm. seen: see `count_new`."""
     for name, around in layer.named_children():
         if not isinstance(around, Residual):
             continue
@@ -212,10 +207,7 @@ def count_new(module: nn.Module, name: str, seen: dict[int, str]) -> int:
 
 
 def matrix_box(model: Model, name: str, title: str, seen: dict[int, str]) -> Box:
-    """Return the box, with this title, of an embedding or the output: the module `name`, and whether it is shared.
-
-    seen: see `count_new`.
-    """
+    """Return the box of an embedding or the output, the module `name`: its size, and whether it is shared."""
     module = getattr(model, name)
     rows, size = module.weight.shape
     details = [f"{rows:,} subwords of {size:,}"]

@@ -64,21 +64,21 @@ def neighbourhood(weight: Tensor, sentence: Sentence, tokenizer: SideTokenizer) 
     Neither a word's own subwords nor entries without text, such as padding, tags and bytes, count as neighbours.
     """
     table = weight.detach().float().cpu()
-    own = {word.label: [sentence.ids[position] for position in word.tokens] for word in sentence.words[:-1]}
-    vectors = torch.stack([table[ids].mean(0) for ids in own.values()]) if own else table[:0]
+    token_ids = {word.label: [sentence.ids[position] for position in word.tokens] for word in sentence.words[:-1]}
+    vectors = torch.stack([table[ids].mean(0) for ids in token_ids.values()]) if token_ids else table[:0]
     cosines = F.normalize(vectors, dim=-1) @ F.normalize(table, dim=-1).T
     cosines[:, [*tokenizer.special_ids, *tokenizer.byte_values]] = -torch.inf
     if tokenizer.unknown is not None:
         cosines[:, tokenizer.unknown] = -torch.inf
-    for row, ids in zip(cosines, own.values(), strict=True):
+    for row, ids in zip(cosines, token_ids.values(), strict=True):
         row[ids] = -torch.inf
-    found = cosines.topk(min(NEIGHBOURS, len(table)), dim=-1)
+    nearest = cosines.topk(min(NEIGHBOURS, len(table)), dim=-1)
     pairs = [
         [(index, cosine) for index, cosine in zip(*row, strict=True) if cosine > -torch.inf]
-        for row in zip(found.indices.tolist(), found.values.tolist(), strict=True)
+        for row in zip(nearest.indices.tolist(), nearest.values.tolist(), strict=True)
     ]
     return Neighbourhood(
-        list(own),
+        list(token_ids),
         vectors,
         [[index for index, _ in row] for row in pairs],
         [[token_label(tokenizer, index) for index, _ in row] for row in pairs],

@@ -14,7 +14,8 @@ from typing import Any
 from torch import Tensor
 
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import replace_file, require_no_folder
+from dragoman.storage.output import require_no_folder
+from dragoman.storage.writing import replace_file
 from dragoman.text.speech import Say, say_english
 
 FORMATS = (".svg", ".png", ".pdf")
@@ -65,10 +66,7 @@ class Figure:
 
 
 def drawing_settings() -> dict[Any, Any]:
-    """Return matplotlib's settings for our figures, with a typeface for Hangul after the Latin one.
-
-    Raise DragomanError where matplotlib is not installed.
-    """
+    """Return matplotlib's settings, with a typeface for Hangul. Raise DragomanError without matplotlib."""
     try:
         from matplotlib import font_manager
     except ImportError:
@@ -84,10 +82,7 @@ def drawing_settings() -> dict[Any, Any]:
 
 
 def pyplot() -> Any:
-    """Return matplotlib's pyplot, set to draw to files in our typefaces.
-
-    It changes matplotlib's settings for the process. Raise DragomanError where it is not installed.
-    """
+    """Return pyplot, set to draw to files; this changes the process. Raise DragomanError without matplotlib."""
     settings = drawing_settings()
     import matplotlib
 
@@ -106,10 +101,7 @@ def check_format(path: Path) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Draw a figure, its caption below it, to a file whose suffix is the format.
-
-    Raise UsageError for another format, DragomanError where matplotlib is not installed.
-    """
+    """Draw a figure to a file. Raise UsageError for an unknown suffix, DragomanError without matplotlib."""
     check_format(path)
     replace_file(path, render(figure, path.suffix[1:].lower(), dpi=150), shared=True)
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from dragoman.data.batches import Batch
 from dragoman.model import Model
 from dragoman.model.recurrent import Recurrence
-from dragoman.model_folder import named_tensors
+from dragoman.model_folder.weights import named_tensors
 
 LayerNumbers = dict[str, float]  # a number for each layer, by its name
 
@@ -66,10 +66,7 @@ def loss_and_gradient_norms(model: Model, batches: Sequence[Batch], smoothing: f
 
 
 def relative_updates(before: Model, after: Model) -> LayerNumbers:
-    """Return by layer the norm of the change of its weights, as a share of the norm of the new weights.
-
-    before, after: two checkpoints of a model.
-    """
+    """Return by layer the norm of the change between two checkpoints, as a share of the norm of the new weights."""
     updates = {}
     for (name, old), new in zip(parameters_by_layer(before).items(), parameters_by_layer(after).values(), strict=True):
         change = total_norm(b.detach() - a.detach() for a, b in zip(old, new, strict=True))

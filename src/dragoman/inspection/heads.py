@@ -94,10 +94,7 @@ def none_for_nan(value: Tensor) -> float | None:
 
 
 def query_statistics(inspection: Inspection, kind: AttentionKind) -> dict[str, Tensor]:
-    """Return (L, H, T) for each statistic, by the name of its field in `HeadStatistics`: a value for each query.
-
-    It is NaN where a query has none.
-    """
+    """Return (L, H, T) for each field of `HeadStatistics` that is a mean: a value for each query, NaN for none."""
     weights, (_, keys) = inspection.maps(kind).double(), inspection.queries_and_keys(kind)
     queries, columns = weights.shape[-2:]
     visible = torch.ones(queries, columns, dtype=torch.bool)
@@ -123,10 +120,7 @@ def query_statistics(inspection: Inspection, kind: AttentionKind) -> dict[str, T
 
 
 def weight_at_offset(weights: Tensor, visible: Tensor, offset: int) -> Tensor:
-    """Return the weight (L, H, T) that query i gives to key i + offset; NaN where the query may not look there.
-
-    weights (L, H, T, S); visible (T, S), bool.
-    """
+    """Return the weights (L, H, T) of keys i + offset for queries i, NaN where not `visible` (T, S)."""
     result = weights.new_full(weights.shape[:-1], math.nan)
     diagonal, allowed = weights.diagonal(offset, -2, -1), visible.diagonal(offset)
     start = max(0, -offset)

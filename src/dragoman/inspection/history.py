@@ -20,7 +20,8 @@ from dragoman.decoding.forced import max_positions
 from dragoman.errors import DragomanError, UsageError
 from dragoman.inspection.gradients import LayerNumbers, loss_and_gradient_norms, relative_updates
 from dragoman.inspection.heads import normalised_entropies
-from dragoman.inspection.inspection import describe_heads, run_forced
+from dragoman.inspection.inspect import run_forced
+from dragoman.inspection.inspection import describe_heads
 from dragoman.model import Model
 from dragoman.model.capture import AttentionKind
 from dragoman.model_folder import read_model
@@ -34,7 +35,7 @@ Pair = tuple[Ids, Ids]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Hold what was measured of one checkpoint."""
+    """Record what was measured of one checkpoint."""
 
     step: int
     loss: float  # nats per target token of the sample, with label smoothing, without dropout
@@ -124,7 +125,9 @@ def read_history(
         raise UsageError(f"sentence {sentence}: there are {len(pairs):,} pairs, counted from 1")
     model, tokenizers = read_model(next(iter(checkpoints.values())))
     both = list(zip(tags, target_tags or [""] * len(tags), strict=True))
-    encoded = [encode_pair(tokenizers, pair, *own) for pair, own in zip(pairs[: 10 * SAMPLE], both, strict=False)]
+    encoded = [
+        encode_pair(tokenizers, pair, *pair_tags) for pair, pair_tags in zip(pairs[: 10 * SAMPLE], both, strict=False)
+    ]
     followed = follow(tokenizers, pairs[sentence - 1], both[sentence - 1], subwords if by_subwords else words)
     check_length(followed.pair, sentence, model)
     fitting = [pair for pair in encoded if max(map(len, pair)) < min(BATCH_TOKENS, max_positions(model))]
@@ -222,7 +225,8 @@ def make_batches(pairs: Sequence[Pair]) -> list[Batch]:
     lengths = np.array([[len(source) + 1, len(target) + 1] for source, target in pairs])
     batches = plan_batches(lengths, BATCH_TOKENS, 0, 0)
     return [
-        Batch.of(*map(list, zip(*(pairs[i] for i in batches[number]), strict=True))) for number in range(len(batches))
+        Batch.from_pairs(*map(list, zip(*(pairs[i] for i in batches[number]), strict=True)))
+        for number in range(len(batches))
     ]
 
 

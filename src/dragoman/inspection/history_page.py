@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import torch
 
-from dragoman import __version__
 from dragoman.inspection import CATALOGUE
 from dragoman.inspection.history import History
 from dragoman.inspection.inspection import KINDS
 from dragoman.inspection.page import read_web_file, render_page
 from dragoman.inspection.plots.history import Rows, log_shades
 from dragoman.text.speech import speaker
+from dragoman.version import __version__
 
 LEVELS = 2**16 - 1  # the page holds weights as 16-bit integers; this one stands for 1
 

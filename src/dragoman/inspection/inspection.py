@@ -15,22 +15,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from dragoman import __version__
 from dragoman.alignment.heads import AlignmentHead
-from dragoman.alignment.words import Word, fill_gaps, merge_tokens, subwords, token_label, words
-from dragoman.config.fields import CountOrZero, check_argument, check_choice, check_texts
+from dragoman.alignment.words import Word, merge_tokens
+from dragoman.config.fields import check_argument, check_choice, check_texts
 from dragoman.data.batches import Ids
-from dragoman.data.tokenizer import BOS, EOS, SPECIAL, TAG
-from dragoman.data.tokenizers import SideTokenizer
-from dragoman.decoding.engine import Constraints
-from dragoman.decoding.forced import max_positions
+from dragoman.data.tokenizer import BOS, SPECIAL, TAG
 from dragoman.errors import UsageError
 from dragoman.inspection import aggregates
 from dragoman.inspection.figure import Figure, map_figure
-from dragoman.inspection.tree import BeamTree, Recording
-from dragoman.model import Model
-from dragoman.model.capture import AttentionCapture, AttentionKind
-from dragoman.translation.translator import Translator
+from dragoman.inspection.tree import BeamTree
+from dragoman.model.capture import AttentionKind
 
 KINDS: dict[AttentionKind, str] = {
     "encoder": "encoder self-attention",
@@ -58,10 +52,7 @@ class Sentence:
     words: list[Word]  # split at white space; what belongs to no word is an entry of its own, EOS is the last
 
     def positions_of(self, kinds: Collection[Hidden]) -> set[int]:
-        """Return the positions of the tokens of these kinds.
-
-        "special": BOS, EOS and tags; "punctuation": tokens of nothing but punctuation, signs and space.
-        """
+        """Return the positions of tokens that `is_special` or `is_punctuation`, as `kinds` says."""
         tests = {"special": is_special, "punctuation": is_punctuation}
         return {position for name in kinds for position, token in enumerate(self.tokens) if tests[name](token.label)}
 
@@ -182,10 +173,7 @@ class Inspection:
         return Sentence(self.target.text, self.target.ids, tokens, words)
 
     def maps(self, kind: AttentionKind) -> Tensor:
-        """Return all weights (L, H, queries, keys) of a kind; L is 0 where the model has no such attention.
-
-        Raise UsageError for an unknown kind.
-        """
+        """Return the weights (L, H, queries, keys) of a kind; L may be 0. Raise UsageError for an unknown kind."""
         check_choice("kind", kind, KINDS)
         return {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[kind]
 
@@ -212,7 +200,7 @@ class Inspection:
             if number is not None and not 1 <= number <= count:
                 raise UsageError(f"{name} {number}: the model has {name}s 1 to {count}")
         if aggregate != "rollout":
-            return maps[index_of(layer), index_of(head)]
+            return maps[tuple(slice(number and number - 1, number) for number in (layer, head))]
         if head is not None:
             raise UsageError("a rollout follows all heads together: choose no head, or another aggregate")
         if len(self.decoder) != len(self.cross):
@@ -308,12 +296,12 @@ class Inspection:
 
     @property
     def encoder_tokens(self) -> list[str]:
-        """The labels of the source tokens, EOS included."""
+        """Return the labels of the source tokens, EOS included."""
         return [token.label for token in self.source.tokens]
 
     @property
     def decoder_tokens(self) -> list[str]:
-        """The labels of the decoder's input, BOS first and without EOS."""
+        """Return the labels of the decoder's input, BOS first and without EOS."""
         return [token.label for token in self.decoder_input.tokens]
 
 
@@ -322,16 +310,8 @@ def map_title(kind: AttentionKind, subwords: bool) -> str:
     return TITLES[kind].replace("word", "subword") if subwords else TITLES[kind]
 
 
-def index_of(number: int | None) -> slice:
-    """Return the slice that selects the layer or head `number`, counted from 1; all for None."""
-    return slice(None) if number is None else slice(number - 1, number)
-
-
 def drop_tokens(words: list[Word], dropped: set[int]) -> list[Word]:
-    """Return the words without the tokens at positions `dropped`; the others are renumbered from 0.
-
-    A word that has no tokens left is dropped, too.
-    """
+    """Return the words, renumbered, without the tokens at `dropped`, and without words that have no others."""
     kept, start = [], 0
     for word in words:
         stop = start + sum(position not in dropped for position in word.tokens)
@@ -347,104 +327,6 @@ def drop_positions(maps: Tensor, dropped: set[int], dim: int) -> Tensor:
     return maps.index_select(dim, torch.tensor(kept, dtype=torch.long))
 
 
-def inspect(
-    translator: Translator,
-    text: str,
-    translation: str | None = None,
-    *,
-    prefix: str = "",
-    tag: str = "",
-    alternatives: int = 5,
-    name: str = "",
-) -> Inspection:
-    """Return what the model does while it translates `text` into `translation`, by default its own translation.
-
-    prefix: how the search's translation begins; tag: as for `Translator.translate`; alternatives: how many for each
-    position; name: of the model, as captions show it. Of an ensemble, the first model is inspected. The model is not
-    changed, so others may use it meanwhile. Raise UsageError for a text that is blank or longer than the model takes.
-    """
-    if not isinstance(translator, Translator) or not isinstance(text, str):
-        given = f"{type(translator).__name__} and {type(text).__name__}"
-        raise UsageError(f"inspect takes a Translator and a string, not {given}")
-    for argument, value in (("translation", translation), ("prefix", prefix), ("tag", tag)):
-        check_argument(argument, value, str | None)
-    check_argument("alternatives", alternatives, CountOrZero)
-    model, tokenizers = translator.model, translator.tokenizers
-    if not text.strip():
-        raise UsageError("there is no text to inspect")
-    if prefix and translation is not None:
-        raise UsageError("a prefix is for a search: give it, or a translation, not both")
-    source, given = tokenizers.source.encode(text, tag or translator.tag), translator.target_tag_ids
-    if len(source) > translator.max_source_tokens:
-        raise UsageError(
-            f"the text has {len(source)} tokens; an inspection takes at most {translator.max_source_tokens}"
-        )
-    tree = None
-    if translation is None:
-        whole, tree = search_and_record(translator, source, tokenizers.target.encode(prefix) if prefix else [])
-        target = whole[len(given) :]
-    else:
-        target = tokenizers.target.encode(translation)
-    if len(given) + len(target) >= max_positions(model):
-        fewer = max_positions(model) - len(given)
-        raise UsageError(f"the translation has {len(target)} tokens; an inspection takes fewer than {fewer}")
-    maps, log_p = run_forced(model, source, [*given, *target])
-    maps, log_p = without_tag(maps, len(given)), log_p[len(given) :]
-    return Inspection(
-        model=name or type(model).__name__,
-        version=__version__,
-        source=build_sentence(tokenizers.source, source),
-        target=build_sentence(tokenizers.target, target),
-        **maps,
-        positions=describe_positions(tokenizers.target, [*target, EOS], log_p, alternatives),
-        tree=tree,
-        alignment=translator.alignment,
-        target_tag=given,
-    )
-
-
-def search_and_record(translator: Translator, source: Ids, prefix: Ids) -> tuple[Ids, BeamTree | None]:
-    """Return the translation of a source as ids, and the tree of the search if it is of a kind that can be recorded."""
-    constraints = Constraints(tuple(prefix), tag=tuple(translator.target_tag_ids))
-    recording = Recording(translator.engine, translator.tokenizers.target, constraints)
-    (hypothesis,) = translator.replace(engine=recording).search_ids([source])
-    return hypothesis.tokens, recording.tree(hypothesis)
-
-
-@torch.no_grad()
-def run_forced(model: Model, source: Ids, target: Ids) -> tuple[dict[AttentionKind, Tensor], Tensor]:
-    """Run the model once with a given target (forced decoding), both sides as ids without EOS.
-
-    Return the weights (L, H, queries, keys) of each kind of attention, and the log-probabilities (T, V), all on the
-    CPU.
-    """
-    capture, device = AttentionCapture(model), next(model.parameters()).device
-    vectors = capture.run(*(torch.tensor([ids], device=device) for ids in ([*source, EOS], [BOS, *target])))
-    keys = {"encoder": len(source) + 1, "decoder": len(target) + 1, "cross": len(source) + 1}
-    queries = {**keys, "cross": len(target) + 1}
-    maps = {
-        kind: torch.cat(layers).float().cpu() if layers else torch.empty(0, 0, queries[kind], keys[kind])
-        for kind, layers in capture.weights.items()
-    }
-    return maps, capture.model.output(vectors).float().log_softmax(-1).cpu()
-
-
-def without_tag(maps: dict[AttentionKind, Tensor], tag: int) -> dict[AttentionKind, Tensor]:
-    """Return the maps (L, H, queries, keys) without the positions at which the first `tag` target tokens are predicted.
-
-    What the decoder attends to when it reads them counts as attention to BOS, so that each row still sums to 1.
-    """
-    decoder = maps["decoder"][:, :, tag:]
-    decoder = torch.cat([decoder[..., : tag + 1].sum(-1, keepdim=True), decoder[..., tag + 1 :]], -1)
-    return {**maps, "decoder": decoder, "cross": maps["cross"][:, :, tag:]}
-
-
-def build_sentence(tokenizer: SideTokenizer, ids: Ids) -> Sentence:
-    """Return the sentence with these ids, which have no EOS; it is added to its tokens and words."""
-    tokens, spelled = (fill_gaps(split(tokenizer, ids), tokenizer, ids) for split in (subwords, words))
-    return Sentence(tokenizer.decode(ids), ids, tokens, spelled)
-
-
 def describe_heads(layers: str, head: int | None, heads: int, how: str = "mean") -> str:
     """Return 'layer 2 of 6, head 3 of 8' for the layers 'layer 2 of 6', or what is shown of all their heads.
 
@@ -453,24 +335,3 @@ def describe_heads(layers: str, head: int | None, heads: int, how: str = "mean")
     if head is not None:
         return f"{layers}, head {head} of {heads}"
     return f"{layers}, {how} of {heads} heads" if heads > 1 else layers
-
-
-def describe_positions(tokenizer: SideTokenizer, target: Ids, log_p: Tensor, alternatives: int) -> tuple[Position, ...]:
-    """Return a description of each position of a target that ends with EOS; log_p (T, V).
-
-    alternatives: how many of the most probable tokens each position names.
-    """
-    p, of_target = log_p.exp(), log_p.gather(1, torch.tensor(target)[:, None])
-    entropy, rank = torch.special.entr(p).sum(-1), 1 + (log_p > of_target).sum(-1)
-    best = log_p.topk(min(alternatives, log_p.size(1))).indices.tolist()
-    return tuple(
-        Position(
-            token,
-            token_label(tokenizer, token),
-            float(p[t, token]),
-            int(rank[t]),
-            float(entropy[t]),
-            tuple(Alternative(other, token_label(tokenizer, other), float(p[t, other])) for other in best[t]),
-        )
-        for t, token in enumerate(target)
-    )

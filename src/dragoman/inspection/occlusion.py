@@ -57,8 +57,8 @@ def occlusion(
     for start in range(0, len(sources), AT_ONCE):
         check()
         some = sources[start : start + AT_ONCE]
-        found = score(model, some, [[*inspection.target_tag, *target.ids]] * len(some))
-        likelihoods += [one.after(len(inspection.target_tag)) for one in found]
+        scores = score(model, some, [[*inspection.target_tag, *target.ids]] * len(some))
+        likelihoods += [scored.after(len(inspection.target_tag)) for scored in scores]
     table = torch.tensor(
         [
             [math.exp(math.fsum(likelihood.log_p[position] for position in word.tokens)) for word in words]

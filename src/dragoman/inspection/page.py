@@ -55,8 +55,8 @@ def inspection_page(inspection: Inspection, translator: Translator, untrained: M
 
 def page_strings() -> dict[str, dict[str, str]]:
     """Return the texts of the page by language and key: those of all pages with inspections, and its own."""
-    shared, own = (json.loads(read_web_file(name)) for name in ("strings.json", "page.json"))
-    return {language: texts | own[language] for language, texts in shared.items()}
+    shared, page_texts = (json.loads(read_web_file(name)) for name in ("strings.json", "page.json"))
+    return {language: texts | page_texts[language] for language, texts in shared.items()}
 
 
 def read_web_file(name: str) -> str:

@@ -29,8 +29,8 @@ def panel_data(translator: Translator, inspection: Inspection, untrained: Model 
     kinds = [kind for kind in KINDS if len(inspection.maps(kind))]
     stages = [encode_stages(translator, inspection, kind) for kind in kinds] if has_stages(model) else None
     trained, before = (
-        [encode_neighbourhood(side) for side in neighbourhoods(one, tokenizers, inspection)] if one else None
-        for one in (model, untrained)
+        [encode_neighbourhood(side) for side in neighbourhoods(variant, tokenizers, inspection)] if variant else None
+        for variant in (model, untrained)
     )
     return {
         "stages": stages and [kind for kind in stages if kind["layers"]],

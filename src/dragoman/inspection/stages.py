@@ -23,7 +23,7 @@ from dragoman.translation.translator import Translator
 
 @dataclass(frozen=True)
 class Stages:
-    """Hold what one head computed for a sentence, float32 and on the CPU."""
+    """Record what one head computed for a sentence, float32 and on the CPU."""
 
     which: str  # kind, layer and head, for a caption
     rows: list[str]  # the labels of T queries
@@ -99,11 +99,11 @@ def layer_stages(
         divisor = 1.0 if kernels[layer] is unscaled_attention else math.sqrt(q.size(-1))
         product = q @ k.T
         scaled = product / divisor
-        masked, own = scaled, None
+        masked, head_mask = scaled, None
         if mask is not None:
-            own = mask.expand(*query.shape[:-1], key.size(-2))[0, head - 1].cpu()
-            masked = scaled.masked_fill(~own, -math.inf) if own.dtype == torch.bool else scaled + own
-        weights = masked_softmax(scaled, own)
+            head_mask = mask.expand(*query.shape[:-1], key.size(-2))[0, head - 1].cpu()
+            masked = scaled.masked_fill(~head_mask, -math.inf) if head_mask.dtype == torch.bool else scaled + head_mask
+        weights = masked_softmax(scaled, head_mask)
         which = f"{KINDS[kind]}, {inspection.describe(kind, layer, head, 'mean')}"
         tables = (product[start:], divisor, scaled[start:], masked[start:], weights[start:], (weights @ v)[start:])
         return Stages(which, rows, columns, *tables)

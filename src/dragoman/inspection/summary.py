@@ -32,10 +32,7 @@ class Summary:
 
     @classmethod
     def read(cls, folder: Path, config: ModelConfig, tokenizers: Tokenizers) -> "Summary":
-        """Return the summary of the model in `folder`, whose description and tokenizers were read before.
-
-        Raise DragomanError where a record of its training is damaged.
-        """
+        """Return the summary of a model that was read before. Raise DragomanError where a record is damaged."""
         extent = SourceExtent.load(folder)
         return cls(
             config,
@@ -71,8 +68,6 @@ class Summary:
         if self.extent:
             sentences, tokens = plural(self.extent.sentences, "sentence"), plural(self.extent.tokens, "token")
             rows["reads at once"] = f"up to {sentences}, {tokens} (95 % of the training sources were no longer)"
-        if self.extent and self.extent.terms:
-            rows["terms"] = "reads those of a glossary in the source, as it was trained to"
         rows["engines"] = describe_engines(self.config)
         return "\n".join(f"{name:<22} {value}" for name, value in rows.items())
 

@@ -1,6 +1,6 @@
 """Make the views of an inspection: which figure shows what, and what its caption says."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -12,13 +12,14 @@ from dragoman.data.tokenizer import BOS, EOS, PAD, SPECIAL
 from dragoman.errors import UsageError
 from dragoman.inspection import CATALOGUE
 from dragoman.inspection.embeddings import neighbourhoods
-from dragoman.inspection.figure import MAX_LABEL, Figure, map_figure, save, shorten_label
+from dragoman.inspection.figure import MAX_LABEL, Figure, map_figure, save, shorten_label, signed_scale
 from dragoman.inspection.heads import head_statistics
-from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, inspect, map_title
+from dragoman.inspection.inspect import inspect
+from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, map_title
 from dragoman.inspection.occlusion import occlusion
 from dragoman.inspection.plots.embeddings import embedding_figure
 from dragoman.inspection.plots.lines import line_figure
-from dragoman.inspection.plots.maps import Mask, map_grid, mask_figure, occlusion_map
+from dragoman.inspection.plots.maps import Mask, map_grid, mask_figure
 from dragoman.inspection.plots.positions import position_figure
 from dragoman.inspection.plots.stages import stage_figure
 from dragoman.inspection.plots.tables import number_table, probability_table
@@ -134,7 +135,7 @@ def attention_lines(
     which = maps[0].caption
     if len(heads) > 1:
         which = which.replace(f"head 1 of {len(heads)}", f"{len(heads)} heads")
-    weights = torch.stack([one.weights for one in maps])
+    weights = torch.stack([head_map.weights for head_map in maps])
     title, caption = map_title(kind, subwords), f"{which}; {caption_end(inspection)}"
     return line_figure(weights, heads, maps[0].rows, maps[0].columns, title, caption)
 
@@ -171,10 +172,7 @@ def head_table(inspections: Iterable[Inspection], kind: AttentionKind, about: st
 
 
 def attention_masks(inspection: Inspection) -> Figure:
-    """Return the masks of this sentence as they are in a batch with sentences that are PADDING tokens longer.
-
-    Raise UsageError for a model without attention.
-    """
+    """Return the masks of this sentence with PADDING tokens behind it. Raise UsageError without attention."""
     source = torch.tensor([[*inspection.source.ids, EOS, *[PAD] * PADDING]])
     read = torch.tensor([[BOS, *inspection.target.ids, *[PAD] * PADDING]])
     source_labels, read_labels, target_labels = (
@@ -199,10 +197,7 @@ def attention_masks(inspection: Inspection) -> Figure:
 
 
 def occlusion_view(inspection: Inspection, model: Model, *, subwords: bool = False) -> Figure:
-    """Return a map of the share of its probability that each word of the translation loses without each source word.
-
-    model: the one that was inspected.
-    """
+    """Return a map of the share of its probability that each word loses in `model` without each source word."""
     losses = occlusion(model, inspection, subwords=subwords)
     level = "subword" if subwords else "word"
     caption = (
@@ -211,7 +206,9 @@ def occlusion_view(inspection: Inspection, model: Model, *, subwords: bool = Fal
     )
     letters, probabilities = MAX_LABEL - len(" 0.00"), losses.probability.tolist()
     rows = [f"{shorten_label(word, letters)} {p:.2f}" for word, p in zip(losses.target, probabilities, strict=True)]
-    return occlusion_map(losses.share.T, rows, losses.source, caption)
+    title = "How much less probable each word becomes without a source word"
+    scale = signed_scale("share of its probability lost; below 0: gained", 1.0)
+    return map_figure(losses.share.T, rows, losses.source, title, caption, scale)
 
 
 def view_figure(
@@ -235,33 +232,29 @@ def view_figure(
     """
     check_choice("view", view, get_args(View))
     model = translator.model
-    if view == "map":
-        return attention_map(inspection, kind, layer, head, aggregate, subwords=subwords)
-    if view == "grid":
-        return attention_grid(inspection, kind, subwords=subwords)
-    if view == "tree":
-        return search_tree(inspection)
-    if view == "heads":
-        return head_table([inspection], kind, caption_end(inspection))
-    if view == "probabilities":
-        return probability_table(inspection.positions, len(translator.tokenizers.target), caption_end(inspection))
-    if view == "occlusion":
-        return occlusion_view(inspection, model, subwords=subwords)
-    if view == "positions":
-        return position_figure(model, max(POSITIONS, len(inspection.source.tokens)), caption_end(inspection))
-    if view == "masks":
-        return attention_masks(inspection)
-    if view == "stages":
-        stages = head_stages(translator, inspection, kind, layer, 1 if head is None else head)
-        return stage_figure(stages, caption_end(inspection))
-    if view == "lines":
-        return attention_lines(inspection, kind, layer, head, subwords=subwords)
-    if view == "words":
-        titles = "Words of the source and their neighbours", "Words of the translation and their neighbours"
-        caption = (
-            "a word (dot) is the mean of its subwords' embeddings; crosses: the subwords with the greatest cosines, "
-            f"which stand below, without the word's own; {caption_end(inspection)}"
-        )
-        sides = neighbourhoods(model, translator.tokenizers, inspection)
-        return embedding_figure(list(zip(titles, sides, strict=True)), caption)
-    raise ValueError(f"view_figure has no branch for view = '{view}'")
+    end, stages_head = caption_end(inspection), 1 if head is None else head
+    figures: dict[View, Callable[[], Figure]] = {
+        "map": lambda: attention_map(inspection, kind, layer, head, aggregate, subwords=subwords),
+        "grid": lambda: attention_grid(inspection, kind, subwords=subwords),
+        "tree": lambda: search_tree(inspection),
+        "heads": lambda: head_table([inspection], kind, end),
+        "probabilities": lambda: probability_table(inspection.positions, len(translator.tokenizers.target), end),
+        "occlusion": lambda: occlusion_view(inspection, model, subwords=subwords),
+        "positions": lambda: position_figure(model, max(POSITIONS, len(inspection.source.tokens)), end),
+        "masks": lambda: attention_masks(inspection),
+        "stages": lambda: stage_figure(head_stages(translator, inspection, kind, layer, stages_head), end),
+        "lines": lambda: attention_lines(inspection, kind, layer, head, subwords=subwords),
+        "words": lambda: word_figure(translator, inspection),
+    }
+    return figures[view]()
+
+
+def word_figure(translator: Translator, inspection: Inspection) -> Figure:
+    """Return the words of both sides among the embeddings, with their neighbours."""
+    titles = "Words of the source and their neighbours", "Words of the translation and their neighbours"
+    caption = (
+        "a word (dot) is the mean of its subwords' embeddings; crosses: the subwords with the greatest cosines, "
+        f"which stand below, without the word's own; {caption_end(inspection)}"
+    )
+    sides = neighbourhoods(translator.model, translator.tokenizers, inspection)
+    return embedding_figure(list(zip(titles, sides, strict=True)), caption)

@@ -6,9 +6,9 @@ import zlib
 from pathlib import Path, PurePosixPath
 
 from dragoman.errors import DragomanError
-from dragoman.files import name_errors
 from dragoman.interop.sources import PLAIN_NAME
 from dragoman.interop.tensors import ShortReads
+from dragoman.storage.writing import name_errors
 
 MAX_FILES = 1000
 MAX_GROWTH, SPARE = 20, 64 << 20  # lists of words shrink to a quarter, weights to nine tenths
@@ -22,11 +22,11 @@ def unpack(archive: Path, folder: Path) -> Path:
     """
     folder.mkdir()
     try:
-        with name_errors(archive), ShortReads(archive) as opened, zipfile.ZipFile(opened) as found:
-            entries = [entry for entry in found.infolist() if not entry.is_dir()]
+        with name_errors(archive), ShortReads(archive) as opened, zipfile.ZipFile(opened) as zipped:
+            entries = [entry for entry in zipped.infolist() if not entry.is_dir()]
             check_entries(archive, entries)
             for entry in entries:
-                with found.open(entry) as packed, (folder / PurePosixPath(entry.filename).name).open("xb") as out:
+                with zipped.open(entry) as packed, (folder / PurePosixPath(entry.filename).name).open("xb") as out:
                     left = entry.file_size
                     while block := packed.read(BLOCK):
                         left -= len(block)

@@ -17,13 +17,13 @@ class Checker:
         self.source = source
         self.reasons: dict[str, None] = {}  # in order; a file may give many thousands
         self.notes: list[str] = []
+        self.warnings: list[str] = []  # those of the notes that a user must not miss
 
     def refuse(self, reason: str) -> None:
         """Add a reason, once."""
         self.reasons[reason] = None
 
     def expect(self, holds: bool, reason: str) -> None:
-        """Add a reason where something does not hold."""
         if not holds:
             self.refuse(reason)
 
@@ -31,6 +31,11 @@ class Checker:
         """Add what the model card is to say about the import, once."""
         if note not in self.notes:
             self.notes.append(note)
+
+    def warn(self, note: str) -> None:
+        """Add a note that the user is also told at once."""
+        self.note(note)
+        self.warnings.append(note)
 
     def finish(self) -> None:
         """Raise DragomanError with all reasons if there are any."""

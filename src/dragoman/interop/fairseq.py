@@ -6,6 +6,7 @@ fairseq/data/multilingual of facebookresearch/fairseq 0.12.
 """
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,9 +18,17 @@ from dragoman.interop.checker import Checker, Settings
 from dragoman.interop.huggingface import LANGUAGE
 from dragoman.interop.names import fairseq_names
 from dragoman.interop.pickled import convert_checkpoint
-from dragoman.interop.sources import MAX_LIST, MAX_WORDS, Foreign, Vocabulary, arrange, check_words, source_file
+from dragoman.interop.sources import (
+    MAX_LIST,
+    MAX_WORDS,
+    Foreign,
+    Vocabulary,
+    arrange,
+    check_words,
+    read_text,
+    source_file,
+)
 from dragoman.interop.weights import Original, check_tensors, rows_of
-from dragoman.interop.yml import read_text
 
 WAY_OUT = "convert it to a folder of Hugging Face with the script for M2M100 of transformers, and import that"
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # in front of every dictionary
@@ -29,20 +38,7 @@ WITHOUT_WEIGHTS = tuple(
     f"{side}.{name}" for side in ("encoder", "decoder") for name in ("version", "embed_positions._float_tensor")
 )
 ACTIVATIONS: dict[str, Literal["relu", "gelu"]] = {"relu": "relu", "gelu": "gelu"}
-
-# Settings that must have one of these values, where there are no tensors to tell, and what another one would mean.
-REQUIRED: dict[str, tuple[tuple[Any, ...], str]] = {
-    "no_token_positional_embeddings": ((None, False), "models without positions"),
-    "encoder_learned_pos": ((None, False), "learned positions"),
-    "decoder_learned_pos": ((None, False), "learned positions"),
-    "layernorm_embedding": ((None, False), "a norm of the embeddings"),
-    "no_cross_attention": ((None, False), "decoders that do not look at the source"),
-    "cross_self_attention": ((None, False), "decoders with one attention for source and target"),
-    "adaptive_input": ((None, False), "embeddings of several sizes"),
-    "adaptive_softmax_cutoff": ((None,), "an adaptive softmax"),
-    "no_decoder_final_norm": ((None, False), "the norms of the decoder stand elsewhere"),
-    "left_pad_target": ((None, False, "False"), "targets that are padded in front"),
-}
+REQUIRED: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["required"]
 TAGS_NAME: dict[Any, Literal["text", "target"] | None] = {None: None, "src": "text", "tgt": "target"}
 
 
@@ -57,16 +53,16 @@ def read_fairseq(folder: Path, checker: Checker, scratch: Path) -> Foreign:
     scratch: a folder for a copy of the weights.
     """
     names = sorted(file.name for file in folder.iterdir())
-    found = {
+    files = {
         "checkpoint (.pt)": [name for name in names if name.endswith(".pt")],
         "SentencePiece model (.model, .spm)": [name for name in names if name.endswith((".model", ".spm"))],
         "dictionary (dict.txt)": [name for name in names if re.fullmatch(r"(model_)?dict(\..+)?\.txt", name)],
     }
-    for what, several in found.items():
+    for what, several in files.items():
         if len(several) != 1:
             checker.refuse(f"a folder of fairseq needs one {what}, here are {', '.join(several)[:200] or 'none'}")
     checker.finish()
-    checkpoint, spm, dictionary = (several[0] for several in found.values())
+    checkpoint, spm, dictionary = (several[0] for several in files.values())
     model, words = read_spm(source_file(folder, spm)), read_dictionary(source_file(folder, dictionary))
     try:
         tensors, values = convert_checkpoint(source_file(folder, checkpoint), scratch)
@@ -95,7 +91,7 @@ def read_fairseq(folder: Path, checker: Checker, scratch: Path) -> Foreign:
 def read_architecture(settings: Settings) -> TransformerConfig:
     """Return the architecture that the settings describe; what we have not got is a reason to refuse."""
     for name, (allowed, why) in REQUIRED.items():
-        settings.only(name, *allowed, why=why)
+        settings.only(name, None, *allowed, why=why)
     d_model = settings.integer("encoder_embed_dim", 1, MAX_SIZE)
     heads = settings.integer("encoder_attention_heads", 1, MAX_SIZE)
     d_ff = settings.integer("encoder_ffn_embed_dim", 1, MAX_SIZE)

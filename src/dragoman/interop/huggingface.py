@@ -7,18 +7,18 @@ huggingface/transformers 5.23.
 """
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, TransformerConfig
-from dragoman.config.fields import MAX_LAYERS, MAX_SIZE
+from dragoman.config.fields import MAX_LAYERS, MAX_SIZE, quote_value
 from dragoman.config.model import MAX_FIRST_POSITION
 from dragoman.data.spm import Kind, read_spm
 from dragoman.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.files import MAX_RECORD_SIZE
 from dragoman.interop.checker import Checker, Settings
 from dragoman.interop.names import POSITION_TABLES, hugging_face_names
 from dragoman.interop.pickled import convert_pickles
@@ -38,96 +38,19 @@ from dragoman.interop.tensors import SafeTensors, Tensors
 from dragoman.interop.tokenizer_json import FILE, TARGET_FILE, read_written
 from dragoman.interop.weights import MISSING, Original, check_tensors, columns_in_pairs, rows_of
 from dragoman.model.positions import sinusoids, sinusoids_in_halves
+from dragoman.storage.records import MAX_RECORD_SIZE
 
 GENERATION, M2M100_SPM = "generation_config.json", "sentencepiece.bpe.model"
 OUTPUT_BIAS = "final_logits_bias"
+POSITION_ERROR = 2e-3  # 16 bits are as coarse as that
 EPSILONS = (1e-5, 1e-6)  # of norms: the first is that of `transformers`, the other that of Marian, too close to matter
 LANGUAGE = re.compile(r"__([\w.-]{1,40})__|([a-z]{2,3}_[A-Z][a-z]{3})")  # of M2M100 and of NLLB
 
-# What a missing setting means: configuration_marian.py and configuration_m2m_100.py.
-SHARED_DEFAULTS: dict[str, Any] = {
-    "encoder_layers": 12,
-    "decoder_layers": 12,
-    "encoder_ffn_dim": 4096,
-    "decoder_ffn_dim": 4096,
-    "encoder_attention_heads": 16,
-    "decoder_attention_heads": 16,
-    "d_model": 1024,
-    "dropout": 0.1,
-    "activation_dropout": 0.0,
-    "is_encoder_decoder": True,
-    "is_decoder": False,
-    "norm_epsilon": EPSILONS[0],
-}
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "marian": SHARED_DEFAULTS
-    | {
-        "vocab_size": 58101,
-        "activation_function": "gelu",
-        "attention_dropout": 0.0,
-        "scale_embedding": False,
-        "pad_token_id": 58100,
-        "decoder_start_token_id": 58100,
-        "eos_token_id": 0,
-        "normalize_before": False,
-        "normalize_embedding": False,
-        "add_final_layer_norm": False,
-        "static_position_embeddings": True,
-    },
-    "m2m_100": SHARED_DEFAULTS
-    | {
-        "vocab_size": 128112,
-        "activation_function": "relu",
-        "attention_dropout": 0.1,
-        "scale_embedding": True,
-        "pad_token_id": 1,
-        "decoder_start_token_id": 2,
-        "eos_token_id": 2,
-        "normalize_before": True,
-        "normalize_embedding": False,
-        "add_final_layer_norm": True,
-        "static_position_embeddings": True,
-    },
-}
-ACTIVATIONS: dict[str, Literal["relu", "gelu", "silu"]] = {
-    "relu": "relu",
-    "gelu": "gelu",
-    "swish": "silu",
-    "silu": "silu",
-}
-
-# Kinds of models that cannot be imported, by model_type.
-REFUSED = {
-    "bart": "learned positions and a norm of the embeddings (BART)",
-    "mbart": "learned positions and a norm of the embeddings (mBART)",
-    "pegasus": "positions and norms of Pegasus",
-    "blenderbot": "learned positions (Blenderbot)",
-    "t5": "relative positions, RMS norms and attention that is not scaled (T5, MADLAD)",
-    "mt5": "relative positions, RMS norms and gated layers (mT5)",
-    "umt5": "relative positions, RMS norms and gated layers (UMT5)",
-    "fsmt": "text that is cut by Moses and BPE with '@@' (FSMT)",
-    "nllb-moe": "a mixture of experts (NLLB-MoE)",
-    "switch_transformers": "a mixture of experts (Switch Transformers)",
-    "encoder-decoder": "two models of other kinds in one (encoder-decoder)",
-}
-
-# Settings that do not shape the model: of training, of generate(), of other tasks, and notes.
-HARMLESS = set(
-    """
-    _name_or_path architectures transformers_version torch_dtype dtype model_type tokenizer_class task_specific_params
-    return_dict return_dict_in_generate output_attentions output_hidden_states output_scores output_past use_cache
-    torchscript use_bfloat16 chunk_size_feed_forward pruned_heads prefix problem_type finetuning_task id2label label2id
-    num_labels num_hidden_layers max_position_embeddings init_std encoder_layerdrop decoder_layerdrop layerdrop
-    classif_dropout classifier_dropout gradient_checkpointing extra_pos_embeddings force_bos_token_to_be_generated
-    add_bias_logits share_encoder_decoder_embeddings tie_word_embeddings tie_encoder_decoder add_cross_attention
-    cross_attention_hidden_size bos_token_id sep_token_id forced_eos_token_id forced_bos_token_id unk_token_id
-    bad_words_ids num_beams num_beam_groups num_return_sequences max_length min_length max_new_tokens do_sample
-    early_stopping length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size repetition_penalty
-    diversity_penalty temperature top_k top_p typical_p remove_invalid_values exponential_decay_length_penalty
-    suppress_tokens begin_suppress_tokens renormalize_logits _num_labels language_codes num_madeup_words
-    tf_legacy_loss attn_implementation _attn_implementation _commit_hash is_encoder_decoder save_step
-    """.split()
-)
+TABLES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+KINDS: dict[str, dict[str, Any]] = {name: TABLES[name] for name in ("marian", "m2m_100")}  # by model_type
+ACTIVATIONS: dict[str, Any] = TABLES["activations"]  # ours by theirs
+HARMLESS = set(TABLES["harmless"].split())
+MAX_SHOWN = 20  # unknown settings; more are only counted
 
 
 def is_hugging_face(folder: Path) -> bool:
@@ -144,17 +67,17 @@ def read_hugging_face(folder: Path, checker: Checker, marian_positions: bool, sc
     values = read_object(source_file(folder, "config.json"))
     kind = str(values.get("model_type"))
     refuse_other_files(folder, checker)
-    if kind not in DEFAULTS:
-        why = REFUSED.get(kind, "only marian and m2m_100 (M2M100, NLLB-200, SMaLL-100) can be imported")
+    if kind not in KINDS:
+        why = TABLES["refused"].get(kind, "only marian and m2m_100 (M2M100, NLLB-200, SMaLL-100) can be imported")
         checker.refuse(f"config.json has model_type = {kind!r:.100}: {why}")
         checker.finish()
-    settings = Settings("config.json", values, DEFAULTS[kind], checker)
+    settings = Settings("config.json", values, KINDS[kind]["defaults"], checker)
     config = read_architecture(settings, kind)
     pad, start, end = (settings.integer(f"{name}_token_id", 0, MAX_WORDS) for name in ("pad", "decoder_start", "eos"))
     size = target_size = settings.integer("vocab_size", 4, MAX_WORDS)
     if settings.get("decoder_vocab_size") is not None:
         target_size = settings.integer("decoder_vocab_size", 4, MAX_WORDS)
-    refuse_unknown(settings)
+    note_unknown(settings)
     for name, id in (("pad_token_id", pad), ("decoder_start_token_id", start), ("eos_token_id", end)):
         checker.expect(id < target_size, f"config.json has {name} = {id:,}, but {target_size:,} words")
     checker.expect(kind == "marian" or not marian_positions, "the positions of Marian are for MarianMT alone")
@@ -173,7 +96,7 @@ def read_hugging_face(folder: Path, checker: Checker, marian_positions: bool, sc
     original = Original(tensors, hugging_face_names, config, *words.rows, words.unsayable, columns)
     check_tensors(original, checker, (*POSITION_TABLES, OUTPUT_BIAS))
     checker.finish()
-    return Foreign(FORMS[kind], original, words.sides[0], words.sides[1], words.tags_name)
+    return Foreign(KINDS[kind]["form"], original, words.sides[0], words.sides[1], words.tags_name)
 
 
 @dataclass(frozen=True)
@@ -193,10 +116,10 @@ def read_words_of(
 
     sizes: rows of the source's and the target's matrices; special: rows of padding, start and end.
     """
-    if own := read_own_subwords(folder, sizes, special, checker):
+    if tokenizers := read_own_subwords(folder, sizes, special, checker):
         checker.finish()
         rows, target_rows = (rows_of(size, *special) for size in sizes)
-        return Words(own, (rows, target_rows), [], None)
+        return Words(tokenizers, (rows, target_rows), [], None)
     names = {file.name for file in folder.iterdir()}
     exported = "source.spm" in names and M2M100_SPM not in names  # as MarianTokenizer reads them, for any kind
     read = read_marian_words if kind == "marian" or exported else read_m2m100_words
@@ -251,10 +174,6 @@ def read_suppressed(folder: Path, names: set[str]) -> set[int]:
     return set(rows)
 
 
-FORMS = {"marian": "MarianMT of Hugging Face", "m2m_100": "M2M100 of Hugging Face"}
-POSITION_ERROR = 2e-3  # 16 bits are as coarse as that
-
-
 def is_small100(folder: Path) -> bool:
     """Return whether an M2M100 is SMaLL-100, whose sources begin with the language to translate into, as its code says.
 
@@ -268,34 +187,29 @@ def refuse_other_files(folder: Path, checker: Checker) -> None:
     names = sorted(file.name for file in folder.iterdir())
     if "adapter_config.json" in names:
         checker.refuse("adapter_config.json: adapters such as LoRA; merge them into the model first")
-    if found := [name for name in names if name.endswith(".gguf")]:
-        checker.refuse(f"{found[0]}: GGUF has quantized weights")
-    if found := [name for name in names if name.endswith(".py")]:
-        checker.note(f"code in the folder was ignored: {', '.join(found)[:200]}")
+    if quantized := [name for name in names if name.endswith(".gguf")]:
+        checker.refuse(f"{quantized[0]}: GGUF has quantized weights")
+    if code := [name for name in names if name.endswith(".py")]:
+        checker.note(f"code in the folder was ignored: {', '.join(code)[:200]}")
 
 
 def read_architecture(settings: Settings, kind: str) -> TransformerConfig:
     """Return the architecture that a config.json describes; what we have not got is a reason to refuse."""
-    expect, refuse = settings.only, settings.refuse
-    pre_norm = kind == "m2m_100"
-    expect("is_encoder_decoder", True, why="only encoders with a decoder can be imported")
-    expect("is_decoder", False, why="only encoders with a decoder can be imported")
-    expect("normalize_before", pre_norm, why=f"the norms of {kind} stand elsewhere")
-    expect("normalize_embedding", False, why="a norm of the embeddings")
-    expect("add_final_layer_norm", pre_norm, why=f"the norms of {kind} stand elsewhere")
-    expect("static_position_embeddings", True, why="learned positions")
+    for name, (value, why) in KINDS[kind]["required"].items():
+        settings.only(name, value, why=why)
     if settings.get("quantization_config") is not None:
-        refuse("quantization_config", "8-bit or 4-bit weights; import the model that they were made of")
+        settings.refuse("quantization_config", "8-bit or 4-bit weights; import the model that they were made of")
     if settings.get("auto_map") is not None:
         settings.checker.note("auto_map in config.json, which names code, was ignored")
     heads = settings.integer("encoder_attention_heads", 1, MAX_SIZE)
     d_model = settings.integer("d_model", 1, MAX_SIZE)
     d_ff = settings.integer("encoder_ffn_dim", 1, MAX_SIZE)
-    expect("decoder_attention_heads", heads, why=f"decoders with other heads than the encoder's {heads}")
-    expect("decoder_ffn_dim", d_ff, why=f"decoders with another feed-forward size than the encoder's {d_ff}")
+    settings.only("decoder_attention_heads", heads, why=f"decoders with other heads than the encoder's {heads}")
+    settings.only("decoder_ffn_dim", d_ff, why=f"decoders with another feed-forward size than the encoder's {d_ff}")
     if d_model % heads:
-        refuse("d_model", f"it is no multiple of the {heads} heads")
+        settings.refuse("d_model", f"it is no multiple of the {heads} heads")
         heads = 1
+    pre_norm = kind == "m2m_100"
     return TransformerConfig(
         d_model=d_model,
         encoder_layers=settings.integer("encoder_layers", 1, MAX_LAYERS),
@@ -326,11 +240,23 @@ def read_norm_epsilon(settings: Settings) -> float:
     return next((epsilon for epsilon in EPSILONS if epsilon == settings.get("norm_epsilon")), EPSILONS[0])
 
 
-def refuse_unknown(settings: Settings) -> None:
-    """Add a reason for each setting that nobody has read, may shape the model and is not switched off."""
-    for name, value in settings.values.items():
-        if name not in settings.read | HARMLESS and value not in (None, False, 0, "", [], {}):
-            settings.refuse(name[:100], "an unknown setting, which may shape the model")
+def note_unknown(settings: Settings) -> None:
+    """Warn of the settings that nobody has read and that are neither harmless nor switched off.
+
+    They may shape the model. But what does so nearly always has tensors, which are checked; and a new release of
+    `transformers` must not make its models unreadable.
+    """
+    unknown = [
+        f"{name if name.isidentifier() else repr(name):.100} = {quote_value(value)}"
+        for name, value in settings.values.items()
+        if name not in settings.read | HARMLESS and value not in (None, False, 0, "", [], {})
+    ]
+    if unknown:
+        more = f"; and {len(unknown) - MAX_SHOWN} more" if len(unknown) > MAX_SHOWN else ""
+        settings.checker.warn(
+            f"unknown settings in {settings.file} were ignored: {', '.join(unknown[:MAX_SHOWN])}{more}; "
+            "import with --check to compare the model with transformers"
+        )
 
 
 def read_marian_words(folder: Path, checker: Checker, end: int) -> Sequence[Vocabulary]:
@@ -347,14 +273,14 @@ def read_marian_words(folder: Path, checker: Checker, end: int) -> Sequence[Voca
     if separate and "target_vocab.json" not in names:
         checker.refuse("target_vocab.json missing, though tokenizer_config.json has separate_vocabs = true")
         return ()
-    found = []
+    vocabularies = []
     for side, spm in (("vocab.json", "source.spm"), ("target_vocab.json" if separate else "vocab.json", "target.spm")):
         words = read_words(source_file(folder, side))
         for special in ("<unk>", "</s>"):
             checker.expect(special in words, f"{side} has no '{special}'")
-        found.append(Vocabulary(side, read_spm(source_file(folder, spm)), words, language_tags(words)))
-    expect_end(found[1], end, checker)
-    return found
+        vocabularies.append(Vocabulary(side, read_spm(source_file(folder, spm)), words, language_tags(words)))
+    expect_end(vocabularies[1], end, checker)
+    return vocabularies
 
 
 def read_m2m100_words(folder: Path, checker: Checker, end: int) -> Sequence[Vocabulary]:
@@ -369,9 +295,9 @@ def read_m2m100_words(folder: Path, checker: Checker, end: int) -> Sequence[Voca
     else:  # NLLB has the ids of SentencePiece after four words of its own: <s>, <pad>, </s>, <unk>
         file = M2M100_SPM
         words = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
-        own = {piece.text for piece in model.pieces if piece.kind in (Kind.UNKNOWN, Kind.CONTROL)}
-        words |= {piece.text: id + 1 for id, piece in enumerate(model.pieces) if piece.text not in own}
-        if len(own) != 3 or max(words.values()) != len(words) - 1:
+        special = {piece.text for piece in model.pieces if piece.kind in (Kind.UNKNOWN, Kind.CONTROL)}
+        words |= {piece.text: id + 1 for id, piece in enumerate(model.pieces) if piece.text not in special}
+        if len(special) != 3 or max(words.values()) != len(words) - 1:
             checker.refuse(f"{file}: its first three pieces are not those for unknown, start and end")
             return ()
     words = {**words, **read_added_words(folder, names, words, checker)}
@@ -385,8 +311,8 @@ def read_m2m100_words(folder: Path, checker: Checker, end: int) -> Sequence[Voca
 
 def expect_end(vocabulary: Vocabulary, end: int, checker: Checker) -> None:
     """Add a reason where the end of config.json is not the end of the words."""
-    if (own := vocabulary.words.get("</s>")) != end:
-        checker.refuse(f"config.json has eos_token_id = {end}, but '</s>' has {own} in {vocabulary.file}")
+    if (id := vocabulary.words.get("</s>")) != end:
+        checker.refuse(f"config.json has eos_token_id = {end}, but '</s>' has {id} in {vocabulary.file}")
 
 
 def read_added_words(folder: Path, names: set[str], words: Mapping[str, int], checker: Checker) -> dict[str, int]:
@@ -451,7 +377,7 @@ def has_positions_of_marian(tensors: Tensors, config: TransformerConfig, checker
 
     Without a table, `transformers` computes its own positions.
     """
-    own = columns_in_pairs(config.d_model).argsort()
+    order = columns_in_pairs(config.d_model).argsort()
     kinds = set()
     for name in POSITION_TABLES:
         if name not in tensors.shapes:
@@ -461,7 +387,7 @@ def has_positions_of_marian(tensors: Tensors, config: TransformerConfig, checker
             checker.refuse(f"the tensor '{name}' is {shape} instead of (positions, {config.d_model})")
             continue
         table = tensors.read(name)
-        formulas = {False: sinusoids(*shape)[:, own], True: sinusoids_in_halves(*shape)}
+        formulas = {False: sinusoids(*shape)[:, order], True: sinusoids_in_halves(*shape)}
         near = {kind for kind, formula in formulas.items() if (formula - table).abs().max() < POSITION_ERROR}
         kinds |= near
         if not near:

@@ -6,6 +6,7 @@ Nothing is written before everything was checked, and the new folder is there as
 import re
 import tempfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -15,20 +16,21 @@ from dragoman.data.sentencepiece import SentencePieceTokenizer
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import MANIFEST, name_errors, new_folder, require_place
-from dragoman.hub import is_on_hub
 from dragoman.interop.archive import unpack
 from dragoman.interop.checker import Checker
 from dragoman.interop.fairseq import is_fairseq, read_fairseq
 from dragoman.interop.huggingface import is_hugging_face, read_hugging_face
 from dragoman.interop.marian import is_marian, read_marian
-from dragoman.interop.sources import Foreign, download_source, source_file
+from dragoman.interop.sources import Foreign, download_source, read_text, source_file
 from dragoman.interop.transformers.engine import import_transformers
 from dragoman.interop.transformers.original import compare_with_original
 from dragoman.interop.verification import Agreement, Mismatch
 from dragoman.interop.weights import build_model
-from dragoman.interop.yml import read_text
-from dragoman.model_folder import copy_records, exported_for, find_model, write_model
+from dragoman.model_folder import copy_records, fetch_model, write_model
+from dragoman.model_folder.manifest import exported_for
+from dragoman.storage.hub import is_on_hub
+from dragoman.storage.output import require_place
+from dragoman.storage.writing import MANIFEST, name_errors, new_folder
 from dragoman.text import languages, scripts
 from dragoman.text.extent import SourceExtent
 from dragoman.text.origin import Origin
@@ -52,6 +54,7 @@ def import_model(
     target_tag: str = "",
     check: bool = False,
     sample: str | Path | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> Path:
     """Import a model of others as the new model folder `out`, and return that.
 
@@ -59,7 +62,8 @@ def import_model(
     that `export_model` has written for Hugging Face, or 'hub:USER/NAME' for one on the Hugging Face Hub; positions:
     'own' for those that the program it comes from computes, 'marian' for those that Marian trained a MarianMT with;
     tag, target_tag: what sources and targets begin with where nobody says so; check: compare the new model with the
-    source in `transformers`; sample: a file for that with a text in each line, None for made-up ones.
+    source in `transformers`; sample: a file for that with a text in each line, None for made-up ones; report: is called
+    with each note of the card that a user must not miss, such as unknown settings.
 
     Raise DragomanError with all reasons where it cannot be imported or has no such tag, and where the check fails or
     transformers is missing; UsageError where `out` exists and for arguments that do not go together.
@@ -82,10 +86,7 @@ def import_model(
     if source.is_file() and not zipfile.is_zipfile(source):
         raise DragomanError(f"{source}: not a zip file; a model is imported from its whole folder, {source.parent}")
     prefix = f".{out.name}."
-    with (
-        name_errors(out, out.with_name(prefix)),
-        tempfile.TemporaryDirectory(prefix=prefix, dir=out.parent) as scratch,
-    ):
+    with name_errors(out, out.with_name(prefix)), tempfile.TemporaryDirectory(prefix=prefix, dir=out.parent) as scratch:
         if is_on_hub(source):
             folder = download_source(str(source))
             source = Path(f"{str(source).split('@')[0]}@{folder.name}")  # a branch moves, a commit does not
@@ -126,6 +127,9 @@ def import_model(
             if tags != DefaultTags():
                 (draft / DefaultTags.RECORD).write_text(tags.as_json(), encoding="utf-8")
             (draft / Origin.RECORD).write_text(origin.as_json(), encoding="utf-8")
+    if report:
+        for note in checker.warnings:
+            report(note)
     return out
 
 
@@ -137,21 +141,21 @@ def tokenizers_of(foreign: Foreign) -> Tokenizers:
         else SentencePieceTokenizer(side.model, side.pieces, side.unknown, side.tags)
         for side in (foreign.source, foreign.target)
     )
-    return Tokenizers.of(source) if foreign.source == foreign.target else Tokenizers(source, target)
+    return Tokenizers.from_tokenizer(source) if foreign.source == foreign.target else Tokenizers(source, target)
 
 
 def describe_check(agreement: Agreement, sample: str | Path | None) -> str:
     """Return the note of a card on how far a new model agrees with what transformers makes of its original."""
     what = f"sources of {Path(sample).name}" if sample else "made-up sources"
-    version, found = import_transformers().__version__, "; ".join(str(agreement).splitlines())
-    return f"compared with transformers {version} on {what}: {found}"
+    version, agreed = import_transformers().__version__, "; ".join(str(agreement).splitlines())
+    return f"compared with transformers {version} on {what}: {agreed}"
 
 
 def read_foreign(folder: Path, checker: Checker, marian_positions: bool, scratch: Path) -> Foreign:
     """Return the model of others in a folder. Raise DragomanError with all that speaks against it."""
-    own = find_model(folder)
-    if (own / MANIFEST).exists():
-        program = exported_for(own, {file.name for file in own.rglob("*")})
+    model_folder = fetch_model(folder)
+    if (model_folder / MANIFEST).exists():
+        program = exported_for(model_folder, {file.name for file in model_folder.rglob("*")})
         if program is None:
             is_zip = checker.source.is_file()
             way = "unpack it, and use the folder" if is_zip else f"use it as it is, with -m {checker.source}"
@@ -174,8 +178,8 @@ def read_foreign(folder: Path, checker: Checker, marian_positions: bool, scratch
         ("*.gguf", "GGUF, which has quantized weights"),
         ("*.bin", "weights without a config.json; those of Firefox and Bergamot have 8-bit weights and SSRU decoders"),
     ):
-        if found := sorted(folder.glob(pattern)):
-            checker.refuse(f"{found[0].name}: {why}")
+        if files := sorted(folder.glob(pattern)):
+            checker.refuse(f"{files[0].name}: {why}")
     checker.refuse("no folder of Hugging Face (config.json), Marian (a .npz file) or fairseq (a .pt file)")
     checker.finish()
     raise AssertionError
@@ -187,8 +191,8 @@ def read_licence(folder: Path) -> str:
         return ""
     text = read_text(source_file(folder, "README.md"), MAX_README)
     front = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
-    found = LICENCE.search(front[1]) if front else None
-    return found[1] if found else ""
+    licence = LICENCE.search(front[1]) if front else None
+    return licence[1] if licence else ""
 
 
 def card_of_import(name: str, origin: str, foreign: Foreign, checker: Checker, licence: str) -> str:

@@ -6,6 +6,7 @@ src/models/transformer.h and src/common/config_parser.cpp of marian-nmt/marian-d
 """
 
 import re
+import tomllib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -25,66 +26,21 @@ from dragoman.interop.sources import (
     arrange,
     check_words,
     language_tags,
+    read_text,
     read_words,
     source_file,
 )
 from dragoman.interop.tensors import Npz
 from dragoman.interop.weights import MISSING, Original, check_tensors, rows_of
-from dragoman.interop.yml import parse_settings, parse_words, read_text
+from dragoman.interop.yml import parse_settings, parse_words
 
 SETTINGS = "special:model.yml"  # an array of bytes in the .npz file
 MAX_SETTINGS = 1 << 20  # bytes
 ALIGNED_HEAD = 0  # which head guided alignment trains
 
-# Marian's defaults for settings that older versions did not write.
-DEFAULTS: dict[str, Any] = {
-    "transformer-dim-ffn": 2048,
-    "transformer-heads": 8,
-    "transformer-ffn-activation": "swish",
-    "transformer-preprocess": "",
-    "transformer-postprocess": "dan",
-    "transformer-postprocess-top": "",
-    "transformer-postprocess-emb": "d",
-    "transformer-train-position-embeddings": False,
-    "transformer-guided-alignment-layer": "last",
-}
 ACTIVATIONS: dict[str, Literal["relu", "silu"]] = {"swish": "silu", "relu": "relu"}
-
-# Settings that must have one of these values, and what another one would mean.
-REQUIRED: dict[str, tuple[tuple[Any, ...], str]] = {
-    "type": (("transformer",), "only transformers can be imported, no recurrent networks"),
-    "transformer-decoder-autoreg": (
-        (None, "self-attention"),
-        "decoders without self-attention, as students of Firefox and Bergamot have them",
-    ),
-    "transformer-ffn-depth": ((None, 2), "feed-forward networks of another depth than 2"),
-    "transformer-decoder-ffn-depth": ((None, 0, 2), "feed-forward networks of another depth than 2"),
-    "transformer-tied-layers": ((None, []), "layers that share their weights"),
-    "transformer-no-projection": ((None, False), "attention without an output projection"),
-    "transformer-rnn-projection": ((None, False), "recurrent projections"),
-    "transformer-no-bias": ((None, False), "layers without biases"),
-    "transformer-no-affine": ((None, False), "norms without scale and bias"),
-    "transformer-alibi-shift": ((None, False), "ALiBi"),
-    "transformer-alibi-trainable": ((None, False), "ALiBi"),
-    "transformer-attention-mask": ((None, "default"), "attention masks such as ALiBi"),
-    "transformer-disable-position-embeddings": ((None, False), "models without positions"),
-    "transformer-pool": ((None, False), "pooling instead of attention"),
-    "factors-combine": ((None, "sum"), "factored vocabularies"),
-    "factors-dim-emb": ((None, 0), "factored vocabularies"),
-    "lemma-dim-emb": ((None, 0), "factored vocabularies"),
-    "lemma-dependency": ((None, ""), "factored vocabularies"),
-    "right-left": ((None, False), "models that translate from right to left"),
-    "ulr": ((None, False), "universal lexical representations"),
-    "output-omit-bias": ((None, False), "outputs without a bias"),
-    "input-types": ((None, []), "inputs that are not text"),
-    "gemm-type": ((None, "float32"), "8-bit weights"),
-}
-# Settings without effect here: of recurrent networks, of average attention, of BERT, or about ties and sizes, which
-# are read from the tensors.
-HARMLESS = re.compile(
-    r"(enc|dec)-(cell|type|cell-.*)|dim-rnn|skip|layer-normalization|transformer-(dim-aan|aan-.*|depth-scaling|dropout.*)"
-    r"|transformer-guided-alignment-layer|bert-.*|ulr-.*|separator-symbol|tied-embeddings.*|version|char-.*|original-type"
-)
+TABLES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+HARMLESS = re.compile("|".join(TABLES["harmless"]))
 
 
 def is_marian(folder: Path) -> bool:
@@ -103,7 +59,7 @@ def read_marian(folder: Path, checker: Checker) -> Foreign:
         values = parse_settings(text.split(b"\0")[0].decode())
     except ValueError as error:
         raise DragomanError(f"{tensors.file}: {SETTINGS}: {error}") from None
-    settings = Settings(SETTINGS, values, DEFAULTS, checker)
+    settings = Settings(SETTINGS, values, TABLES["defaults"], checker)
     config = read_architecture(settings, tensors)
     refuse_unknown(settings)
     if [name for name in tensors.shapes if "QuantMultA" in name or "quantMult" in name]:
@@ -169,13 +125,14 @@ def find_model(folder: Path, decoder: dict[str, Any]) -> str:
 
 def read_architecture(settings: Settings, tensors: Npz) -> TransformerConfig:
     """Return the architecture that Marian's settings describe; what we have not got is a reason to refuse."""
-    for name, (allowed, why) in REQUIRED.items():
-        settings.only(name, *allowed, why=why)
+    settings.only("type", "transformer", why="only transformers can be imported, no recurrent networks")
+    for name, (allowed, why) in TABLES["required"].items():
+        settings.only(name, None, *allowed, why=why)
     heads = settings.integer("transformer-heads", 1, MAX_SIZE)
     d_model = settings.integer("dim-emb", 1, MAX_SIZE)
     d_ff = settings.integer("transformer-dim-ffn", 1, MAX_SIZE)
-    own = "a feed-forward size of the decoder that is not the encoder's"
-    settings.only("transformer-decoder-dim-ffn", None, 0, d_ff, why=own)
+    why = "a feed-forward size of the decoder that is not the encoder's"
+    settings.only("transformer-decoder-dim-ffn", None, 0, d_ff, why=why)
     if d_model % heads:
         settings.refuse("dim-emb", f"it is no multiple of the {heads} heads")
         heads = 1
@@ -256,17 +213,17 @@ def read_vocabularies(folder: Path, decoder: dict[str, Any], checker: Checker) -
             else "decoder.yml, which names the vocabularies, is missing"
         )
         return ()
-    found = []
+    vocabularies = []
     for name, side in zip((listed[0], listed[-1]), ("source", "target"), strict=True):
         if name.endswith((".yml", ".yaml", ".json")):
-            found += read_list(folder, name, side, names, checker)
+            vocabularies += read_list(folder, name, side, names, checker)
         elif name.endswith((".fsv", ".txt")):
             checker.refuse(
                 f"{name}: {'factored vocabularies' if name.endswith('.fsv') else 'lists of words as plain text'}"
             )
         else:
-            found.append(own_vocabulary(name, read_spm(source_file(folder, name)), checker))
-    return found if len(found) == 2 else ()
+            vocabularies.append(own_vocabulary(name, read_spm(source_file(folder, name)), checker))
+    return vocabularies if len(vocabularies) == 2 else ()
 
 
 def guess_vocabularies(names: Sequence[str]) -> list[str]:
@@ -275,11 +232,11 @@ def guess_vocabularies(names: Sequence[str]) -> list[str]:
         name for name in names if name.endswith((".vocab.yml", ".vocab.json")) or name in ("vocab.yml", "vocab.json")
     ]
     pieces = [name for name in names if name.endswith((".spm", ".vocab"))]
-    for found in (lists, pieces):
-        if len(found) == 1:
-            return found
-        sides = [[name for name in found if re.search(side, name)] for side in (r"src|source", r"trg|tgt|target")]
-        if all(len(side) == 1 for side in sides) and len(found) == 2:
+    for candidates in (lists, pieces):
+        if len(candidates) == 1:
+            return candidates
+        sides = [[name for name in candidates if re.search(side, name)] for side in (r"src|source", r"trg|tgt|target")]
+        if all(len(side) == 1 for side in sides) and len(candidates) == 2:
             return [side[0] for side in sides]
     return []
 

@@ -31,8 +31,8 @@ def convert_checkpoint(file: Path, scratch: Path) -> tuple[SafeTensors, dict[str
 
     Raise DragomanError as `convert_pickles` does, and where it has objects of fairseq or OmegaConf.
     """
-    found = rewrite(file, copy := scratch / "0.safetensors")
-    return SafeTensors([copy], found["aliases"]), found["settings"]
+    rewritten = rewrite(file, copy := scratch / "0.safetensors")
+    return SafeTensors([copy], rewritten["aliases"]), rewritten["settings"]
 
 
 def rewrite(file: Path, copy: Path) -> dict[str, Any]:

@@ -44,29 +44,29 @@ def load(path: str) -> tuple[dict[str, Tensor], dict[str, object]]:
     """
     torch.serialization.add_safe_globals([Namespace])  # which only keeps what it is given
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except RuntimeError:  # files before PyTorch 1.6 are no zip and cannot be mapped
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
     settings: dict[str, object] = {}
-    if isinstance(found, dict) and isinstance(found.get("model"), dict):
-        found, settings = found["model"], settings_of(found)
-    if not isinstance(found, dict) or len(found) > MAX_TENSORS:
+    if isinstance(content, dict) and isinstance(content.get("model"), dict):
+        content, settings = content["model"], settings_of(content)
+    if not isinstance(content, dict) or len(content) > MAX_TENSORS:
         raise ValueError("it is no dictionary of tensors")
-    for name, tensor in found.items():
+    for name, tensor in content.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor):
             raise ValueError(f"{name!r:.100} is no tensor")
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_complex():
             raise ValueError(f"'{name:.100}' is not a plain tensor")
         if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             raise ValueError(f"'{name:.100}' has more numbers than bytes")
-    return found, settings
+    return content, settings
 
 
 def settings_of(checkpoint: dict) -> dict[str, object]:
     """Return the settings of a checkpoint of fairseq: 'args' of older ones, else 'model' in 'cfg'."""
     cfg = checkpoint.get("cfg")
-    found = checkpoint.get("args") or (cfg.get("model") if isinstance(cfg, dict) else None)
-    settings = vars(found) if isinstance(found, Namespace) else found
+    arguments = checkpoint.get("args") or (cfg.get("model") if isinstance(cfg, dict) else None)
+    settings = vars(arguments) if isinstance(arguments, Namespace) else arguments
     if not isinstance(settings, dict):
         return {}
 

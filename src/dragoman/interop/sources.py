@@ -9,9 +9,11 @@ from typing import Any, Literal
 from dragoman.data.spm import Kind, SentencePieceModel
 from dragoman.data.tokenizer import BOS, PAD, SPECIAL, Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.files import MAX_RECORD_SIZE, name_errors, read_json, refuse_link_out
-from dragoman.hub import Repository
 from dragoman.interop.weights import Original
+from dragoman.model_folder.manifest import refuse_link_out
+from dragoman.storage.hub import Repository
+from dragoman.storage.records import MAX_RECORD_SIZE, read_json
+from dragoman.storage.writing import name_errors
 
 MAX_LIST = 32 << 20  # bytes of a list of words; that of M2M100, the largest known, has 4 MB
 MAX_WORDS = 1_000_000
@@ -94,10 +96,10 @@ def download_source(name: str) -> Path:
     Raise DragomanError as `Repository.download` does, UsageError for a name that is none.
     """
     commit, names = Repository.parse(name).list_files()
-    found = [file for file in names if PLAIN_NAME.fullmatch(file)]
-    readable = [file for file in found if READABLE.fullmatch(file)]
+    plain = [file for file in names if PLAIN_NAME.fullmatch(file)]
+    readable = [file for file in plain if READABLE.fullmatch(file)]
     if not any(file.endswith((".safetensors", ".npz")) for file in readable):
-        readable += [file for file in found if PICKLED.fullmatch(file)]
+        readable += [file for file in plain if PICKLED.fullmatch(file)]
     files = [file for file in map(commit.download, readable) if file]
     if not files:
         raise DragomanError(f"{name}: cannot be imported: it has no file of a model that an import reads")
@@ -113,6 +115,18 @@ def source_file(folder: Path, name: str) -> Path:
     if not file.is_file():
         raise DragomanError(f"{file}: {'not a file' if file.exists() else 'missing'}")
     return file
+
+
+def read_text(file: Path, max_size: int) -> str:
+    """Return the text of a file. Raise DragomanError where it has more than `max_size` bytes or is not UTF-8."""
+    with name_errors(file), file.open("rb") as opened:
+        data = opened.read(max_size + 1)
+    if len(data) > max_size:
+        raise DragomanError(f"{file}: it has more than {max_size:,} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise DragomanError(f"{file}: not UTF-8") from None
 
 
 def read_object(file: Path, max_size: int = MAX_RECORD_SIZE, max_values: int | None = None) -> dict[str, Any]:
@@ -143,8 +157,8 @@ def check_words(file: Path, words: Mapping[str, Any]) -> dict[str, int]:
             )
     if len(set(words.values())) != len(words):
         seen: dict[int, str] = {}
-        one, other = next((seen[id], word) for word, id in words.items() if seen.setdefault(id, word) != word)
-        raise DragomanError(f"{file}: {one[:100]!r} and {other[:100]!r} have the same id, {words[one]}")
+        first, second = next((seen[id], word) for word, id in words.items() if seen.setdefault(id, word) != word)
+        raise DragomanError(f"{file}: {first[:100]!r} and {second[:100]!r} have the same id, {words[first]}")
     for word in words:
         if not word or "\ud800" <= max(word) <= "\udfff" or len(word) > 1000:
             raise DragomanError(f"{file}: {word[:100]!r} is no word")

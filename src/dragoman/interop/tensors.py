@@ -20,8 +20,8 @@ from safetensors import safe_open
 from torch import Tensor
 
 from dragoman.errors import DragomanError
-from dragoman.files import name_errors
-from dragoman.model_folder import DTYPES, all_finite, name_tensor_errors
+from dragoman.model_folder.weights import DTYPES, all_finite, name_tensor_errors
+from dragoman.storage.writing import name_errors
 
 MAX_HEADER = 8 << 20  # bytes of safetensors; NLLB has a tenth of a megabyte
 MAX_DIRECTORY = 1 << 20  # bytes of a zip file: thousands of arrays
@@ -70,7 +70,6 @@ class SafeTensors:
             self.shapes[name], self.dtypes[name] = self.shapes[other], self.dtypes[other]
 
     def read(self, name: str) -> Tensor:
-        """Return a tensor in float32. Raise DragomanError where its values are infinite or not numbers."""
         name = self.aliases.get(name, name)
         file = self.files[name]
         with name_tensor_errors(file), safe_open(str(file), framework="pt") as opened:
@@ -107,7 +106,6 @@ class Npz:
         return np.memmap(self.file, kind, "r", offset, shape, "F" if by_column else "C")
 
     def read(self, name: str) -> Tensor:
-        """Return a tensor in float32. Raise DragomanError where its values are infinite or not numbers."""
         return as_weights(torch.from_numpy(self.array(name).astype(np.float32)), name, self.file)
 
 
@@ -163,13 +161,13 @@ def find_array(name: str, data: bytes, start: int, size: int) -> Place:
     long = data[6:7] in (b"\x02", b"\x03")
     begin = 12 if long else 10
     length = int.from_bytes(data[8:begin], "little")
-    found = ARRAY.fullmatch(data[begin : begin + length])
-    if data[:6] != b"\x93NUMPY" or not found or begin + length > len(data):
+    header = ARRAY.fullmatch(data[begin : begin + length])
+    if data[:6] != b"\x93NUMPY" or not header or begin + length > len(data):
         raise ValueError(f"'{name:.100}' is no array")
-    kind = found[1].decode("ascii", "replace")
+    kind = header[1].decode("ascii", "replace")
     if not re.fullmatch(r"[<|][fiu][1248]", kind):
         raise ValueError(f"'{name:.100}' has no numbers but '{kind:.20}'")
-    shape = tuple(int(each) for each in found[3].replace(b" ", b"").split(b",") if each)
+    shape = tuple(int(each) for each in header[3].replace(b" ", b"").split(b",") if each)
     if len(shape) > 8 or begin + length + math.prod(shape) * int(kind[2]) != size:
         raise ValueError(f"'{name:.100}' has the shape {shape!s:.100}, which {size:,} bytes do not fit")
-    return Place(start + begin + length, kind, shape, found[2] == b"True")
+    return Place(start + begin + length, kind, shape, header[2] == b"True")

@@ -157,8 +157,8 @@ def check_tokenizer(file: Path, tokenizer: Tokenizer, texts: Sequence[str]) -> N
         front = tokenizer.tag_ids(tag)
         plain = [text.lstrip() for text in texts] if tag else list(texts)  # a tag takes the spaces behind it away
         marked, ids = [f"<tag:{tag}> {text}" if tag else text for text in plain], tokenizer.encode_sources(plain)
-        for text, expected, found in zip(marked, ids, other.encode_batch(marked), strict=True):
-            if found.ids != [*front, *expected, EOS]:
+        for text, expected, encoded in zip(marked, ids, other.encode_batch(marked), strict=True):
+            if encoded.ids != [*front, *expected, EOS]:
                 raise Mismatch(f"its {file.name} does not give the text {text!r} the same ids")
-            if other.decode(found.ids) != tokenizer.decode(expected):
-                raise Mismatch(f"its {file.name} does not give the ids {found.ids} the same text")
+            if other.decode(encoded.ids) != tokenizer.decode(expected):
+                raise Mismatch(f"its {file.name} does not give the ids {encoded.ids} the same text")

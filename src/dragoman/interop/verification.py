@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
-from dragoman.data.corpus import read_lines
+from dragoman.data.lines import read_lines
 from dragoman.data.tokenizer import EOS
 from dragoman.data.tokenizers import SideTokenizer
 from dragoman.decoding.engine import Engine
@@ -114,23 +114,23 @@ def verify(
     """
     sources, native = [list(ids) for ids in sources if ids], TorchEngine(model)
     beam_4 = replace(BEAM_4, patience=copy.patience)
-    found = {config.beam: native.search(sources, config) for config in (GREEDY, beam_4)}
+    translations = {config.beam: native.search(sources, config) for config in (GREEDY, beam_4)}
     forced_sources = [*sources, *pairs[0]]
-    targets = [*leave_room_for_eos(model, [hypothesis.tokens for (hypothesis,) in found[1]]), *pairs[1]]
+    targets = [*leave_room_for_eos(model, [hypothesis.tokens for (hypothesis,) in translations[1]]), *pairs[1]]
     ours = [likelihood.log_p for likelihood in score(model, forced_sources, targets)]
     theirs, gap = copy.log_p(forced_sources, targets), 0.0
-    for source, own, its in zip(forced_sources, ours, theirs, strict=True):
-        apart = float((torch.tensor(own) - torch.tensor(its)).abs().max())
+    for source, our_scores, their_scores in zip(forced_sources, ours, theirs, strict=True):
+        apart = float((torch.tensor(our_scores) - torch.tensor(their_scores)).abs().max())
         if not apart <= TOLERANCE:  # NaN is not, either
             raise Mismatch(f"its log-probabilities differ by {apart:.2g} nats (for the source ids {source})")
         gap = max(gap, apart)
     others: dict[str, int] = {}
     for config, name in ((GREEDY, "greedy search"), (beam_4, "search with 4 beams")):
         others[name] = 0
-        for source, (one, *_), (other, *_) in zip(
-            sources, found[config.beam], copy.search(sources, config), strict=True
+        for source, (best, *_), (copy_best, *_) in zip(
+            sources, translations[config.beam], copy.search(sources, config), strict=True
         ):
-            if one.tokens != other.tokens:
+            if best.tokens != copy_best.tokens:
                 if narrowest_choice(model, source, config) > TOLERANCE:
                     raise Mismatch(f"{name} finds other words (for the source ids {source})")
                 others[name] += 1
@@ -147,16 +147,16 @@ def narrowest_choice(model: Model, source: Ids, config: SearchConfig) -> float:
     def observe(so_far: Tensor, log_p: Tensor, step: BeamStep) -> None:
         scores = so_far[..., None] + log_p  # 1 K V
         most = min(2 * config.beam, scores.numel() - 1)
-        every = scores.flatten().topk(most + 1)[0]
+        best = scores.flatten().topk(most + 1)[0]
         if config.beam == 1:
-            gaps.append(float(every[0] - every[1]))
+            gaps.append(float(best[0] - best[1]))
             return
-        gaps.append(float(every[-2] - every[-1]))
+        gaps.append(float(best[-2] - best[-1]))
         scores[..., EOS] = -math.inf
         still_open = scores.flatten().topk(config.beam + 1)[0]
         gaps.append(float(still_open[-2] - still_open[-1]))
 
     two = replace(config, n_best=min(2, config.beam))
     (hypotheses,) = TorchEngine(model).search([source], two, observe=observe)
-    gaps += [one.score - other.score for one, other in pairwise(hypotheses)]
+    gaps += [better.score - worse.score for better, worse in pairwise(hypotheses)]
     return min(gap for gap in gaps if not math.isnan(gap))  # it is NaN between two that are impossible

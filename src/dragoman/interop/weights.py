@@ -18,7 +18,7 @@ from dragoman.interop.names import split_name
 from dragoman.interop.tensors import Tensors
 from dragoman.model import build_empty
 from dragoman.model.transformer import Transformer
-from dragoman.model_folder import DTYPES, Description, expected_shapes, named_tensors
+from dragoman.model_folder.weights import DTYPES, Description, expected_shapes, named_tensors
 
 UNSAYABLE = -50.0  # nats, added to a logit
 MISSING = -1  # in an order: a row that the original has not got
@@ -114,11 +114,11 @@ def shared_matrices(original: Original) -> SharedMatrices:
     What a config says of it counts for nothing: many folders contradict themselves.
     """
 
-    def same(one: str, other: str) -> bool:
-        first, second = original.find(one), original.find(other)
+    def same(name: str, other: str) -> bool:
+        first, second = original.find(name), original.find(other)
         assert first
         assert second
-        if original.rows(one) != original.rows(other):
+        if original.rows(name) != original.rows(other):
             return False
         if first == second:
             return True
@@ -167,10 +167,10 @@ def check_tensors(original: Original, checker: Checker, ignored: Collection[str]
             if ours != "output.bias":
                 problems.append(f"the tensor '{names[0]}' is missing")
             continue
-        expected, found = original_shape(original, ours, name, shape), tensors.shapes[name]
-        vector = tuple(each for each in found if each != 1) or (1,)  # which may have any number of dimensions
-        if expected != (vector if len(expected) == 1 else found):
-            problems.append(f"the tensor '{name}' is {found} instead of {expected}")
+        expected, theirs = original_shape(original, ours, name, shape), tensors.shapes[name]
+        vector = tuple(each for each in theirs if each != 1) or (1,)  # which may have any number of dimensions
+        if expected != (vector if len(expected) == 1 else theirs):
+            problems.append(f"the tensor '{name}' is {theirs} instead of {expected}")
         if tensors.dtypes[name] not in DTYPES:
             kind = "8-bit numbers" if "8" in tensors.dtypes[name] else tensors.dtypes[name]
             problems.append(f"the tensor '{name}' has {kind}, not floats of 16, 32 or 64 bits")

@@ -7,14 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from dragoman.config import AblationConfig, ModelConfig, RecurrentConfig
-from dragoman.model.ablation import Ablation
+from dragoman.config import ModelConfig, RecurrentConfig, TransformerConfig
 from dragoman.model.recurrent import Recurrent
 from dragoman.model.transformer import Transformer
 
 
 class State(Protocol):
-    """Hold what a model keeps of its hypotheses; row i belongs to hypothesis i."""
+    """Describe what a model keeps of its hypotheses; row i belongs to hypothesis i."""
 
     def select(self, rows: Tensor) -> None:
         """Keep the hypotheses `rows` (n,), in that order; one may be chosen several times or not at all."""
@@ -32,6 +31,7 @@ class Seq2Seq(Protocol):
 
 
 Model = Transformer | Recurrent
+BUILDERS: dict[type, Callable[..., Model]] = {TransformerConfig: Transformer, RecurrentConfig: Recurrent}
 
 
 def build(config: ModelConfig, vocabulary: int, target_vocabulary: int | None = None, pad: int = 0) -> Model:
@@ -40,11 +40,7 @@ def build(config: ModelConfig, vocabulary: int, target_vocabulary: int | None = 
     vocabulary: subwords of the source, special tokens included; target_vocabulary: those of the target, by default the
     same; pad: the id of padding. Draws from PyTorch's global random state.
     """
-    if isinstance(config, RecurrentConfig):
-        return Recurrent(config, vocabulary, target_vocabulary, pad)
-    if isinstance(config, AblationConfig):
-        return Ablation(config, vocabulary, target_vocabulary, pad)
-    return Transformer(config, vocabulary, target_vocabulary, pad)
+    return BUILDERS[type(config)](config, vocabulary, target_vocabulary, pad)
 
 
 def build_empty(config: ModelConfig, vocabulary: int, target_vocabulary: int | None = None, pad: int = 0) -> Model:

@@ -30,17 +30,23 @@ Rotate = Callable[[Tensor], Tensor]
 def fused_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
 ) -> Tensor:
-    """Compute equation 1, softmax(Q K^T / sqrt(d_k)) V, in PyTorch's fused kernel.
+    """Compute equation 1, softmax(Q K^T / sqrt(d_k)) V, in PyTorch's fused kernel, or in steps where these are faster.
 
     query (..., T, K), key (..., S, K), value (..., S, V), mask broadcastable to (..., T, S) -> (..., T, V). dropout:
     the share of weights that is dropped. Raise ValueError, naming both shapes, where they do not fit.
     """
-    if query.device.type == "cpu":
-        half = query.dtype in (torch.bfloat16, torch.float16)
-        if half or (is_wide() and key.size(-2) <= FEW_KEYS):  # PyTorch's kernel takes several times as long
-            return explicit_attention(query, key, value, mask, dropout)
+    if steps_are_faster(query, key):
+        return explicit_attention(query, key, value, mask, dropout)
     mask = check_attention_inputs(query, key, value, mask)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+
+
+def steps_are_faster(query: Tensor, key: Tensor) -> bool:
+    """Return whether PyTorch's kernel would take several times as long as equation 1 step by step."""
+    if query.device.type != "cpu":
+        return False
+    half = query.dtype in (torch.bfloat16, torch.float16)
+    return half or (is_wide() and key.size(-2) <= FEW_KEYS)
 
 
 def explicit_attention(
@@ -55,10 +61,7 @@ def explicit_attention(
 def unscaled_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
 ) -> Tensor:
-    """Compute softmax(Q K^T) V, equation 1 without the division by sqrt(d_k), for comparison.
-
-    Arguments, shapes and what is raised: as for `fused_attention`.
-    """
+    """Compute softmax(Q K^T) V, equation 1 without sqrt(d_k), with the arguments of `fused_attention`."""
     return fused_attention(query * math.sqrt(query.size(-1)), key, value, mask, dropout)
 
 
@@ -120,9 +123,9 @@ def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, mask: Tens
         raise ValueError(f"queries and keys differ in size: {tuple(query.shape)} and {tuple(key.shape)}")
     if key.size(-2) != value.size(-2):
         raise ValueError(f"each key needs one value: keys are {tuple(key.shape)}, values {tuple(value.shape)}")
-    for one, other in ((query, key), (key, value)):
-        if one.shape[:-2] != other.shape[:-2] and not broadcastable(one.shape[:-2], other.shape[:-2]):
-            raise ValueError(f"batch sizes differ: {tuple(one.shape)} and {tuple(other.shape)}")
+    for first, second in ((query, key), (key, value)):
+        if first.shape[:-2] != second.shape[:-2] and not broadcastable(first.shape[:-2], second.shape[:-2]):
+            raise ValueError(f"batch sizes differ: {tuple(first.shape)} and {tuple(second.shape)}")
     if mask is None:
         return None
     scores = torch.Size((*query.shape[:-1], key.size(-2)))
@@ -133,9 +136,9 @@ def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, mask: Tens
     return torch.atleast_2d(mask if mask.is_floating_point() else mask.bool())
 
 
-def broadcastable(one: torch.Size, other: torch.Size) -> bool:
+def broadcastable(first: torch.Size, second: torch.Size) -> bool:
     """Return whether two shapes can be broadcast: each pair of sizes, counted from the last, is equal or has a 1."""
-    return all(1 in (a, b) or a == b for a, b in zip(reversed(one), reversed(other), strict=False))
+    return all(1 in (a, b) or a == b for a, b in zip(reversed(first), reversed(second), strict=False))
 
 
 # Masks. Real tokens are those that are not padding.

@@ -18,7 +18,7 @@ MULTIPLE = 64
 
 
 def is_wide() -> bool:
-    """Return whether oneDNN multiplies float32 on CPUs now: `dragoman.device.wide_products` allows it."""
+    """Return whether oneDNN multiplies float32 on CPUs now: `dragoman.runtime.device.wide_products` allows it."""
     return bool(torch.backends.mkldnn.matmul.fp32_precision == "bf16")  # type: ignore[attr-defined]
 
 

@@ -8,6 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from dragoman.config import TransformerConfig
 from dragoman.errors import UsageError
 
 FIRST_LENGTH = 1024  # of a table that is computed; it grows when a longer sentence comes
@@ -21,7 +22,7 @@ class Positions(nn.Module):
     `dragoman inspect --view positions` draws what `embed` adds, and refuses a new scheme that adds nothing there.
     """
 
-    def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
+    def __init__(self, config: TransformerConfig):
         super().__init__()
 
     def embed(self, x: Tensor, start: int) -> Tensor:
@@ -33,10 +34,7 @@ class Positions(nn.Module):
         return x
 
     def rotate_across(self, x: Tensor, start: int) -> Tensor:
-        """Return x rotated for attention over the source: queries of target tokens or keys of source tokens.
-
-        The first of them is at position `start`.
-        """
+        """Return x, queries or source keys from position `start` on, rotated for attention over the source."""
         return x
 
     def bias(self, start: int, queries: int, keys: int) -> Tensor | None:
@@ -89,8 +87,8 @@ class Table(Positions):
 class Sinusoidal(Table):
     """Add the table of section 3.5 to the embeddings, for sentences of any length."""
 
-    def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
-        super().__init__(d_model)
+    def __init__(self, config: TransformerConfig):
+        super().__init__(config.d_model)
 
     def embed(self, x: Tensor, start: int) -> Tensor:
         """Return the embeddings x (B, T, M) plus the table's rows for the positions start, start + 1, ..."""
@@ -106,16 +104,13 @@ class SinusoidalHalves(Sinusoidal):
 class Learned(Positions):
     """Add one learned vector per position to the embeddings (Table 3, row E). Raise ValueError past max_length."""
 
-    def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
-        super().__init__(d_model, heads, d_k, max_length)
-        self.table = nn.Embedding(max_length, d_model)
-        nn.init.normal_(self.table.weight, std=d_model**-0.5)
+    def __init__(self, config: TransformerConfig):
+        super().__init__(config)
+        self.table = nn.Embedding(config.max_length, config.d_model)
+        nn.init.normal_(self.table.weight, std=config.d_model**-0.5)
 
     def embed(self, x: Tensor, start: int) -> Tensor:
-        """Return the embeddings x (B, T, M) of tokens at positions start, start + 1, ... plus the vectors of these.
-
-        Raise ValueError past `max_length`.
-        """
+        """Return x (B, T, M) plus the vectors of its positions from `start` on. Raise ValueError past `max_length`."""
         end, max_length = start + x.size(1), self.table.num_embeddings
         if end > max_length:
             raise ValueError(f"{end} tokens, but the learned positions end at {max_length} (max_length)")
@@ -125,16 +120,11 @@ class Learned(Positions):
 class Rotary(Table):
     """Rotate queries and keys by an angle that grows with the position: scores depend on distances (RoPE)."""
 
-    def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
-        if d_k % 2:
-            raise ValueError(f"rotary positions rotate pairs of numbers: d_k must be even, not {d_k}")
-        super().__init__(d_k)
+    def __init__(self, config: TransformerConfig):
+        super().__init__(config.attention.head_sizes(config.d_model)[0])
 
     def rotate(self, x: Tensor, start: int) -> Tensor:
-        """Return x (B, H, T, D) with each pair of its D numbers rotated by an angle that grows with the position.
-
-        The T tokens are at positions start, start + 1, ...
-        """
+        """Return x (B, H, T, D), each pair of its D numbers rotated by an angle for its position, from `start` on."""
         kind = torch.promote_types(self.table.dtype, torch.float32)  # 16 bits are too coarse for angles
         sin, cos = self.rows(start, start + x.size(2)).to(kind).unflatten(-1, (-1, 2)).unbind(-1)
         # Pairs as complex numbers: one multiplication rotates them, several times as fast as four of their parts.
@@ -159,16 +149,13 @@ class Relative(Positions):
 
     reach = 32
 
-    def __init__(self, d_model: int, heads: int, d_k: int, max_length: int):
-        super().__init__(d_model, heads, d_k, max_length)
-        self.scores = nn.Embedding(2 * self.reach + 1, heads)
+    def __init__(self, config: TransformerConfig):
+        super().__init__(config)
+        self.scores = nn.Embedding(2 * self.reach + 1, config.attention.heads)
         nn.init.zeros_(self.scores.weight)
 
     def bias(self, start: int, queries: int, keys: int) -> Tensor:
-        """Return the learned scores (H, T, S) by the distance of each key, at 0 to keys - 1, from each query.
-
-        The queries are at positions start, start + 1, ...
-        """
+        """Return the learned scores (H, T, S) by distance of the keys, from 0 on, from the queries, from `start` on."""
         device = self.scores.weight.device
         query = torch.arange(start, start + queries, device=device)[:, None]
         distance = torch.arange(keys, device=device) - query  # T S
@@ -186,8 +173,8 @@ POSITIONS: dict[str, type[Positions]] = {
 }
 
 
-def build_positions(scheme: str, d_model: int, heads: int, d_k: int, max_length: int) -> Positions:
-    """Return a new instance of a position scheme. Raise UsageError where POSITIONS does not have it."""
-    if scheme not in POSITIONS:
-        raise UsageError(f"no position scheme '{scheme}' in POSITIONS; choose from {', '.join(POSITIONS)}")
-    return POSITIONS[scheme](d_model, heads, d_k, max_length)
+def build_positions(config: TransformerConfig) -> Positions:
+    """Return a new instance of the position scheme of a model. Raise UsageError where POSITIONS does not have it."""
+    if config.positions not in POSITIONS:
+        raise UsageError(f"no position scheme '{config.positions}' in POSITIONS; choose from {', '.join(POSITIONS)}")
+    return POSITIONS[config.positions](config)

@@ -75,10 +75,7 @@ class Recurrence(nn.Module):
             )
 
     def zero_state(self, x: Tensor) -> Hidden:
-        """Return the hidden state before the first token, all zeros, each part (L * D, B, M / D).
-
-        Of x (B, S, M) only B, dtype and device matter.
-        """
+        """Return zeros as the state before the first token of x (B, S, M): each part (L * D, B, M / D)."""
         layers, size = self.shape
         return tuple(x.new_zeros(layers, x.size(0), size) for _ in range(self.parts))
 
@@ -184,10 +181,7 @@ class Recurrent(nn.Module):
         return self.dropout(words(tokens) * math.sqrt(self.config.d_model))
 
     def start(self, source: Tensor) -> State:
-        """Encode the source ids (B, S); return the state before the first target token.
-
-        The decoder begins with the last state of the encoder.
-        """
+        """Encode the source ids (B, S); return the state before the first target token: the encoder's last one."""
         real = source != self.pad
         x = self.embed(source, self.source_embedding)
         memory, hidden = self.encoder(x, real, self.encoder.zero_state(x))
@@ -218,8 +212,5 @@ class Recurrent(nn.Module):
         return self.dropout(self.combine(packing.pack(states)).tanh())[: packing.tokens]
 
     def forward(self, source: Tensor, target: Tensor, real: Tensor | None = None) -> Tensor:
-        """Return logits (B, T, V) for source (B, S) and target (B, T), which begins with BOS.
-
-        With `real` as `step` does.
-        """
+        """Return logits (B, T, V), or as `step` does, for source (B, S) and target (B, T), which begins with BOS."""
         return self.step(target, self.start(source), real)

@@ -24,34 +24,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.
 DROPOUT_STEPS = 2**16
 
 
-class Dropout(nn.Module):
-    """Dropout, section 5.4, as nn.Dropout does it, but faster on a CPU.
-
-    There, drawing the mask costs more than applying it: 16 bits are drawn for each element instead of a float, so the
-    rate is rounded to a multiple of 1/65,536.
-    """
-
-    def __init__(self, rate: float):
-        super().__init__()
-        self.rate = rate
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return x with elements dropped and the rest scaled up in training, x itself otherwise."""
-        if not self.training or not self.rate:
-            return x
-        if x.device.type != "cpu":
-            return F.dropout(x, self.rate)
-        dropped = min(round(self.rate * DROPOUT_STEPS), DROPOUT_STEPS - 1)
-        drawn = torch.empty(x.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None)
-        kept = drawn.view(torch.int16)[: x.numel()].view(x.shape)
-        kept.ge_(dropped - DROPOUT_STEPS // 2)  # in place it is 1 or 0: bools take longer to convert
-        return x * kept.to(x.dtype).mul_(DROPOUT_STEPS / (DROPOUT_STEPS - dropped))
-
-    def extra_repr(self) -> str:
-        """Return what `print` shows of the module in brackets: its rate."""
-        return f"rate={self.rate}"
-
-
 class FeedForward(nn.Module):
     """The position-wise feed-forward network, section 3.3, equation 2."""
 
@@ -85,7 +57,7 @@ class Residual(nn.Module):
 
 @dataclass(frozen=True)
 class TokenContext:
-    """Hold what the layers of a stack need to know of the tokens of one call besides their vectors."""
+    """Tell the layers of a stack what they need to know of the tokens of one call besides their vectors."""
 
     packing: Packing
     mask: Tensor | None = None  # broadcastable to (B, H, queries, tokens): which of them each query may attend to
@@ -93,7 +65,7 @@ class TokenContext:
     rotate_across: Rotate = no_rotation  # for queries (target) or keys (source) of attention over the source
 
     @classmethod
-    def of(cls, packing: Packing, mask: Tensor | None, positions: Positions, start: int = 0) -> "TokenContext":
+    def at(cls, packing: Packing, mask: Tensor | None, positions: Positions, start: int = 0) -> "TokenContext":
         """Return the context of packed tokens, the first of which is at position `start`."""
         rotate, rotate_across = partial(positions.rotate, start=start), partial(positions.rotate_across, start=start)
         return cls(packing, mask, rotate, rotate_across)
@@ -109,12 +81,12 @@ class EncoderLayer(nn.Module):
         self.around_attention = Residual(config)
         self.around_feed_forward = Residual(config)
 
-    def forward(self, x: Tensor, source: TokenContext) -> Tensor:
+    def forward(self, x: Tensor, context: TokenContext) -> Tensor:
         """Return the layer's output (N, M) for the source tokens x (N, M)."""
 
         def attend_to_source(y: Tensor) -> Tensor:
-            keys = self.attention.project(y, source.packing, source.rotate)
-            return self.attention(y, source.packing, keys, source.mask, source.rotate)
+            keys = self.attention.project(y, context.packing, context.rotate)
+            return self.attention(y, context.packing, keys, context.mask, context.rotate)
 
         x = self.around_attention(x, attend_to_source)
         return self.around_feed_forward(x, self.feed_forward)
@@ -150,12 +122,10 @@ class DecoderLayer(nn.Module):
         self.around_cross_attention = Residual(config)
         self.around_feed_forward = Residual(config)
 
-    def forward(
-        self, x: Tensor, target: TokenContext, memory: Tensor | None, source: TokenContext, cache: Cache
-    ) -> Tensor:
+    def forward(self, x: Tensor, target: TokenContext, memory: Tensor, source: TokenContext, cache: Cache) -> Tensor:
         """Return the layer's output (N, M) for new target tokens x (N, M); add their keys and values to the cache.
 
-        memory (N', M): the encoder's output, given in the first call alone; the cache keeps its keys and values.
+        memory (N', M): the encoder's output, of which the cache keeps the keys and values from the first call on.
         """
 
         def attend_to_target(y: Tensor) -> Tensor:
@@ -163,9 +133,8 @@ class DecoderLayer(nn.Module):
             return self.attention(y, target.packing, keys, target.mask, target.rotate)
 
         def attend_to_source(y: Tensor) -> Tensor:
-            if memory is not None:
+            if cache.memory is None:  # here and not before all steps: FSDP2 gathers a layer only in its forward
                 cache.memory = self.cross_attention.project(memory, source.packing, source.rotate_across)
-            assert cache.memory is not None
             return self.cross_attention(y, target.packing, cache.memory, source.mask, target.rotate_across)
 
         x = self.around_attention(x, attend_to_target)
@@ -177,7 +146,7 @@ class DecoderLayer(nn.Module):
 class State:
     """All that decoding one more token needs, for n hypotheses."""
 
-    memory: Tensor | None  # N M, the encoder's output, until every decoder layer has its keys and values
+    memory: Tensor  # N M, the encoder's output for the first step; later ones need the keys and values in the caches
     source: Packing
     caches: list[Cache]
     length: int = 0  # target tokens so far
@@ -185,7 +154,7 @@ class State:
     def select(self, rows: Tensor) -> None:
         """Keep the hypotheses `rows` (n,), in that order, in place; one may be chosen several times or not at all."""
         before, self.source = self.source, self.source.select(rows)
-        if self.memory is not None:
+        if not self.length:
             self.memory = self.source.pack(before.unpack(self.memory)[rows])
         for cache in self.caches:
             cache.select(rows)
@@ -207,16 +176,7 @@ class Transformer(nn.Module):
             vocabulary, target_vocabulary, d_model, config.share, pad, config.output_bias
         )
         self.dropout: nn.Module = Dropout(config.dropout)
-        self.encoder_positions, self.decoder_positions = (
-            build_positions(
-                config.positions,
-                d_model,
-                config.attention.heads,
-                config.attention.head_sizes(d_model)[0],
-                config.max_length,
-            )
-            for _ in range(2)
-        )
+        self.encoder_positions, self.decoder_positions = (build_positions(config) for _ in range(2))
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         # With pre-norm nothing has normalised the last sum yet; with post-norm (the paper) it is already done.
@@ -247,14 +207,14 @@ class Transformer(nn.Module):
         """Encode the source ids (B, S), padded with `pad`; return the state before the first target token."""
         packing, positions = Packing(source != self.pad), self.encoder_positions
         mask = add_bias(packing.mask, positions.bias(0, source.size(1), source.size(1)))
-        context = TokenContext.of(packing, mask, positions)
+        context = TokenContext.at(packing, mask, positions)
         x = self.embed(source, packing, self.source_embedding, positions, 0)
         return State(self.encoder_norm(self.encode(x, context)), packing, [Cache() for _ in self.decoder])
 
-    def encode(self, x: Tensor, source: TokenContext) -> Tensor:
+    def encode(self, x: Tensor, context: TokenContext) -> Tensor:
         """Return the output (N, M) of the encoder's layers for the vectors x (N, M) of the source tokens."""
         for layer in self.encoder:
-            x = layer(x, source)
+            x = layer(x, context)
         return x
 
     def step(self, tokens: Tensor, state: State, real: Tensor | None = None) -> Tensor:
@@ -280,12 +240,12 @@ class Transformer(nn.Module):
         if packing.mask is not None:
             mask = packing.mask if mask is None else mask & packing.mask
         mask = add_bias(mask, positions.bias(start, new, start + new))
-        target = TokenContext.of(packing, mask, positions, start)
-        source = TokenContext.of(state.source, state.source.mask, positions)
+        target = TokenContext.at(packing, mask, positions, start)
+        source = TokenContext.at(state.source, state.source.mask, positions)
         x = self.embed(tokens, packing, self.target_embedding, positions, start)
         for layer, cache in zip(self.decoder, state.caches, strict=True):
             x = layer(x, target, state.memory, source, cache)
-        state.length, state.memory = start + new, None
+        state.length = start + new
         return self.decoder_norm(x[: packing.tokens])
 
     def forward(self, source: Tensor, target: Tensor, real: Tensor | None = None) -> Tensor:
@@ -301,3 +261,31 @@ def add_bias(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
     if bias is None or mask is None:
         return mask if bias is None else bias
     return torch.where(mask, bias, -math.inf)
+
+
+class Dropout(nn.Module):
+    """Dropout, section 5.4, as nn.Dropout does it, but faster on a CPU.
+
+    There, drawing the mask costs more than applying it: 16 bits are drawn for each element instead of a float, so the
+    rate is rounded to a multiple of 1/65,536.
+    """
+
+    def __init__(self, rate: float):
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x with elements dropped and the rest scaled up in training, x itself otherwise."""
+        if not self.training or not self.rate:
+            return x
+        if x.device.type != "cpu":
+            return F.dropout(x, self.rate)
+        dropped = min(round(self.rate * DROPOUT_STEPS), DROPOUT_STEPS - 1)
+        drawn = torch.empty(x.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None)
+        kept = drawn.view(torch.int16)[: x.numel()].view(x.shape)
+        kept.ge_(dropped - DROPOUT_STEPS // 2)  # in place it is 1 or 0: bools take longer to convert
+        return x * kept.to(x.dtype).mul_(DROPOUT_STEPS / (DROPOUT_STEPS - dropped))
+
+    def extra_repr(self) -> str:
+        """Return what `print` shows of the module in brackets: its rate."""
+        return f"rate={self.rate}"

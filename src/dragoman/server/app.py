@@ -65,13 +65,10 @@ class Exchange:
 
 
 class App:
-    """The ASGI application: one table of routes, and what all of them have in common."""
+    """Answer requests by one table of routes: the ASGI application."""
 
     def __init__(self, service: Service, routes: Sequence[Route], dialects: Sequence[Dialect]):
-        """Take the routes, and the dialects in which to report errors where no route fits.
-
-        The first dialect whose prefix fits the path is taken, so the last one should fit any.
-        """
+        """Take the routes, and dialects for paths without one: the first whose prefix fits; the last must fit any."""
         self.service, self.routes, self.dialects = service, routes, dialects
         self.table = [(compile_path(route.path)[0], route) for route in routes]
         self.host_names = {name.lower().rstrip(".") for name in service.config.host_name}
@@ -106,7 +103,7 @@ class App:
         except asyncio.CancelledError:
             if not self.service.stopping:
                 raise
-            response = self._refuse(exchange, Refusal(503, STOPPING))  # the time is over that it had to finish
+            response = self._refuse(exchange, Refusal(503, STOPPING))  # its time to finish is over
         except Exception as error:
             report(error)
             response = self._refuse(exchange, unexpected(error))
@@ -115,10 +112,7 @@ class App:
         self._log(exchange, response.status_code)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Answer ASGI's lifespan messages: at startup all is ready already; at shutdown, close the models.
-
-        Ray sends them; our own server does not.
-        """
+        """Answer ASGI's lifespan messages, which only Ray sends, not our own server; at shutdown, close the models."""
         await receive()
         await send({"type": "lifespan.startup.complete"})
         await receive()
@@ -127,7 +121,7 @@ class App:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _respond(self, exchange: Exchange) -> Response:
-        """Return the answer to a request. Raise Refusal where there is none, and ClientGone where nobody waits."""
+        """Return the answer to a request. Raise Refusal if it is refused, and ClientGone if its client has left."""
         own_host = self._check_host(exchange.headers)
         self._check_origin(exchange.headers, own_host)
         if exchange.scope["method"] == "OPTIONS":
@@ -171,7 +165,7 @@ class App:
         return await self._work(exchange, call)
 
     def _find(self, exchange: Exchange) -> Route:
-        """Return the route of a request, whose path it notes. Raise Refusal where there is none."""
+        """Return the route of a request and record its path. Raise Refusal where there is none."""
         method = {"HEAD": "GET"}.get(exchange.scope["method"], exchange.scope["method"])
         allowed = []
         for pattern, route in self.table:
@@ -212,8 +206,7 @@ class App:
             raise Refusal(403, "pages of this origin may not use this server; --allow-origin allows it")
 
     def _allowed(self, origin: str) -> bool:
-        """Return whether the settings allow an origin."""
-        return any(origin == one or fnmatchcase(origin, one) for one in self.service.config.allow_origin)
+        return any(origin == pattern or fnmatchcase(origin, pattern) for pattern in self.service.config.allow_origin)
 
     def _identify(self, exchange: Exchange, received: Received) -> tuple[str, int]:
         """Return who asks, for the log, and the characters a minute that a key allows (0: as many as all others).
@@ -243,7 +236,7 @@ class App:
         if wait > service.config.max_wait:
             later = math.ceil(wait - service.config.max_wait)
             raise Refusal(
-                503, f"the server is busy: this would wait for {wait:.0f} seconds", {"Retry-After": f"{later}"}
+                503, f"the server is busy: this request would wait {wait:.0f} seconds", {"Retry-After": f"{later}"}
             )
         self._charge(exchange, characters, rate)
 
@@ -251,7 +244,7 @@ class App:
         """Raise Refusal where a caller asks for more characters than it may in a minute."""
         rate = rate or self.service.config.rate
         if rate and (later := int(self.service.rates.take(exchange.caller, characters, rate))):
-            message = f"more than {rate:,} characters a minute: wait for {plural(later, 'second')}"
+            message = f"more than {rate:,} characters per minute: wait {plural(later, 'second')}"
             raise Refusal(429, message, {"Retry-After": f"{later}"})
 
     async def _use_files(self, exchange: Exchange, call: Call, rate: int) -> Response:
@@ -277,13 +270,15 @@ class App:
         self.busy_bulk += call.route.bulk
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self.threads, call.route.handler, call)
-        work.add_done_callback(lambda done: done.cancelled() or done.exception())  # asyncio logs what nobody looks at
+        work.add_done_callback(
+            lambda done: done.cancelled() or done.exception()
+        )  # asyncio logs exceptions that nobody reads
         leaving = loop.create_task(disconnected(exchange.receive))
         try:
             await asyncio.wait({work, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 call.ticket.cancel()
-                await asyncio.wait({work})  # until the step is over: its thread is not free before
+                await asyncio.wait({work})  # until the step is over: only then is its thread free
             response = encode(call.route, work.result())
             outcome = "ok"
             return response
@@ -294,7 +289,7 @@ class App:
             raise ClientGone from None
         except Late as late:
             raise Refusal(503, f"{late}: send fewer or shorter texts", {"Retry-After": "1"}) from None
-        except asyncio.CancelledError:  # what runs this application wants no answer any more
+        except asyncio.CancelledError:  # the server that runs this application no longer wants an answer
             call.ticket.cancel()
             outcome = "cancelled"
             raise
@@ -350,9 +345,9 @@ class App:
 
 
 def in_origin_form(scope: Scope) -> Scope:
-    """Return the scope of a request whose target is a path, also where it names the host, too: http://host/path.
+    """Return the scope of a request with a path as its target, without the host of a target such as http://host/path.
 
-    Then that host counts, whatever the header says (RFC 9112, section 3.2.2).
+    That host overrides the header (RFC 9112, section 3.2.2).
     """
     absolute = ABSOLUTE.match(scope["path"])
     if not absolute:
@@ -387,7 +382,7 @@ def encode(route: Route, answer: Any) -> Response:
 def unexpected(error: Exception) -> Refusal:
     """Return the refusal for an error of the server, not of the request, which says nothing of the text."""
     if is_out_of_memory(error):
-        return Refusal(503, "the server has not enough memory for this request", {"Retry-After": "1"})
+        return Refusal(503, "the server does not have enough memory for this request", {"Retry-After": "1"})
     if isinstance(error, OSError) and error.errno:  # a full disk, a folder that was made read-only
         return Refusal(503, f"the server cannot read or write its files: {os.strerror(error.errno)}")
     return Refusal(500, "internal server error")

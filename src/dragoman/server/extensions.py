@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -86,14 +85,9 @@ def deeplx_key(headers: Headers, fields: Fields) -> str:
     return bearer(headers, fields) or (token if isinstance(token, str) else "")
 
 
-def deeplx_error(refusal: Refusal) -> dict[str, Any]:
-    """Return the body of an error."""
-    return {"code": refusal.status, "message": refusal.message}
-
-
 DEEPLX = Dialect(
     prefix="/deeplx",
-    error=deeplx_error,
+    error=lambda refusal: {"code": refusal.status, "message": refusal.message},
     read_key=deeplx_key,
     schemes={**BEARER, "token": {"type": "apiKey", "in": "query", "name": "token"}},
     key_in_fields=True,
@@ -115,8 +109,8 @@ def characters_of(request: ImmersiveRequest | KissRequest | DeepLXRequest, file:
     return sum(map(len, texts_of(request)))
 
 
-def translate(call: Call, source: str, target: str, alternatives: int = 0) -> tuple[list[Translated], list[str]]:
-    """Return the translations of the texts of a request, and the language of each."""
+def translate(call: Call, source: str, target: str, alternatives: int = 0) -> list[tuple[str, Translated]]:
+    """Return the language and the translation of each text of a request."""
     texts = texts_of(call.request)
     check_size(call.service, texts, alternatives)
     into = find_target(call.service, target)
@@ -124,23 +118,24 @@ def translate(call: Call, source: str, target: str, alternatives: int = 0) -> tu
         sources = [language for language, _ in detect_sources(call.service, texts, into)]
     else:
         sources = [find_target(call.service, source)] * len(texts)
-        for one in sources[:1]:
-            check_pair(call.service, one, into)
-    return translate_texts(call, texts, sources, Task(into, alternatives=alternatives)), sources
+        if texts:
+            check_pair(call.service, sources[0], into)
+    results = translate_texts(call, texts, sources, Task(into, alternatives=alternatives))
+    return list(zip(sources, results, strict=True))
 
 
 def immersive(call: Call) -> ImmersiveAnswer:
     """Translate the texts of a page for Immersive Translate."""
-    found = translate(call, call.request.source_lang, call.request.target_lang)
-    return ImmersiveAnswer([ImmersiveText(source, one.text) for one, source in zip(*found, strict=True)])
+    pairs = translate(call, call.request.source_lang, call.request.target_lang)
+    return ImmersiveAnswer([ImmersiveText(source, result.text) for source, result in pairs])
 
 
 def kiss(call: Call) -> KissAnswer:
     """Translate a text, or the texts of a page, for KISS Translator."""
     if (call.request.text is UNSET) == (call.request.texts is UNSET):
         raise Refusal(400, "give text or texts")
-    found = translate(call, call.request.source, call.request.to)
-    texts = [KissText(one.text, source) for one, source in zip(*found, strict=True)]
+    pairs = translate(call, call.request.source, call.request.to)
+    texts = [KissText(result.text, source) for source, result in pairs]
     if call.request.texts is UNSET:
         return KissAnswer(texts[0].text, texts[0].src)
     return KissAnswer(translations=texts)
@@ -149,11 +144,10 @@ def kiss(call: Call) -> KissAnswer:
 def deeplx(call: Call) -> DeepLXAnswer:
     """Translate a text for the clients of DeepLX."""
     alternatives = min(3, call.service.config.max_beam - 1)
-    found, sources = translate(call, call.request.source_lang, call.request.target_lang, alternatives)
+    ((source, best),) = translate(call, call.request.source_lang, call.request.target_lang, alternatives)
     target = find_target(call.service, call.request.target_lang)
     number = random.randrange(10**9)
-    one = found[0]
-    return DeepLXAnswer(200, number, one.text, list(one.alternatives), sources[0].upper(), target.upper(), "Free")
+    return DeepLXAnswer(200, number, best.text, list(best.alternatives), source.upper(), target.upper(), "Free")
 
 
 ROUTES = (

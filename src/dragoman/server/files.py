@@ -22,20 +22,21 @@ from dragoman.decoding.rows import Gone, Ticket
 from dragoman.documents import SUFFIXES, Document, read_document
 from dragoman.documents.encoding import decode
 from dragoman.errors import DragomanError
-from dragoman.files import lock_file, replace_file
 from dragoman.server.app import report, unexpected
 from dragoman.server.keys import digest
-from dragoman.server.reading import Refusal, Upload
-from dragoman.server.routes import Call
+from dragoman.server.reading import MAX_DOCUMENT, Refusal, Upload
+from dragoman.server.routes import Call, Route
 from dragoman.server.store import Store
 from dragoman.server.texts import Task, detect_sources, translate_lines
+from dragoman.storage.locks import lock_file
+from dragoman.storage.writing import replace_file
 
 KEPT = 3600.0  # seconds that a result may be fetched
 PIECE = 1 << 16  # bytes that are read from a file at once
 PROMPT = 1.0  # seconds after which most short documents are done: a client that polls at once finds them so
 UNFINISHED = ("queued", "translating")
 LOST = "the server was stopped, or could not write its files: send the document again"
-EXPIRED = "this document is not here any more"
+EXPIRED = "this document no longer exists"
 UNSAFE = re.compile(r"[^\w.-]+")
 MAX_NAME = 100
 MAX_CHARACTERS = 1_000_000  # of the texts of a document
@@ -51,6 +52,9 @@ BLOCK = 256  # texts of a document that are translated before it is written down
 def size_of(request: Any, file: Upload | None) -> int:
     """Return how many characters a request is charged for: the bytes of its file, up to those that it may have."""
     return min(len(file.content), MAX_CHARACTERS) if file else 0
+
+
+file_route = partial(Route, "POST", cost=size_of, takes_file=True, max_body=MAX_DOCUMENT)
 
 
 def open_document(file: Upload | None, name: str = "") -> tuple[Document, str]:
@@ -89,22 +93,22 @@ def translate_document(
 
     progress: is told how many texts are translated, and what is wrong so far.
     """
-    texts, lines, found = document.texts, document.lines, []
+    texts, lines, translated = document.texts, document.lines, []
     faults: list[Fault] = [*document.skipped]
     language = source or (detect_sources(call.service, ["\n".join(texts)], task.target)[0][0] if texts else task.target)
     if language == task.target:
-        found = texts
+        translated = texts
     else:
         for start in range(0, len(texts), BLOCK):
             block = texts[start : start + BLOCK]
-            translations = translate_lines(call, block, [""] * len(block), language, task)
+            results = translate_lines(call, block, [""] * len(block), language, task)
             faults += [
-                (line, flag) for line, one in zip(lines[start:], translations, strict=False) for flag in one.flags
+                (line, flag) for line, result in zip(lines[start:], results, strict=False) for flag in result.flags
             ]
-            found += [one.text for one in translations]
-            progress(len(found), faults)
+            translated += [result.text for result in results]
+            progress(len(translated), faults)
     call.service.usage.add(call.caller, sum(map(len, texts)))
-    return document.fill(found)
+    return document.fill(translated)
 
 
 def safe_name(name: str, ending: str = "") -> str:
@@ -241,14 +245,14 @@ def begin(call: Call, document: Document, name: str, source: str | None, task: T
         "translated": 0,
         "faults": [],
     }
-    own = replace(call, ticket=Ticket(bulk=True), file=None)  # it goes on when the request is answered
+    background = replace(call, ticket=Ticket(bulk=True), file=None)  # it goes on when the request is answered
     with contextlib.ExitStack() as place:
-        OWN[identity] = own.ticket
+        OWN[identity] = background.ticket
         place.callback(OWN.pop, identity, None)
         place.enter_context(lock_file(results.lock(identity), wait=False))
         place.callback(results.lock(identity).unlink, missing_ok=True)
         results.store.write(identity, call.caller, {**record, "status": "queued"})
-        work = WORKERS.submit(finish, own, place.pop_all(), results, identity, record, document, source, task)
+        work = WORKERS.submit(finish, background, place.pop_all(), results, identity, record, document, source, task)
     with contextlib.suppress(NotDone):
         work.result(PROMPT)
     return identity

@@ -25,17 +25,14 @@ def base(code: str) -> str:
 
 
 def as_record(source_lang: str, target_lang: str, terms: Iterable[Sequence[str]]) -> Record:
-    """Return a dictionary as it is stored.
-
-    Raise Refusal where a code is none of a language, and where a term or its translation is empty, long, or twice.
-    """
+    """Return a dictionary as it is stored. Raise Refusal for wrong codes, and terms that are empty, long or twice."""
     entries: dict[str, str] = {}
     for term in terms:
         source, target = map(normalise_term, term)
         if not source or not target or max(len(source), len(target)) > MAX_TERM_LENGTH:
-            raise Refusal(400, f"an entry of a glossary has from 1 to {MAX_TERM_LENGTH} characters on each side")
+            raise Refusal(400, f"each side of a glossary entry must have 1 to {MAX_TERM_LENGTH} characters")
         if source in entries:
-            raise Refusal(400, "a glossary has two entries for one term")
+            raise Refusal(400, "a glossary must not have two entries for the same term")
         entries[source] = target
     if not entries:
         raise Refusal(400, "a glossary needs entries")
@@ -46,14 +43,11 @@ def as_record(source_lang: str, target_lang: str, terms: Iterable[Sequence[str]]
 
 
 def merge(dictionaries: Sequence[Record], change: Record, *, keep: bool) -> list[Record]:
-    """Return dictionaries with one more, or in the place of the one for its pair.
-
-    keep: the entries of that one stay, where the change has no others.
-    """
-    same = [one for one in dictionaries if pair_of(one) == pair_of(change)]
-    others = [one for one in dictionaries if pair_of(one) != pair_of(change)]
-    before = same[0]["entries"] if same and keep else {}
-    return [*others, {**change, "entries": {**before, **change["entries"]}}]
+    """Return dictionaries with `change` in the place of the one for its pair, whose other entries may be kept."""
+    by_pair = {pair_of(dictionary): dictionary for dictionary in dictionaries}
+    before = by_pair.pop(pair_of(change), {"entries": {}})["entries"]
+    entries = {**before, **change["entries"]} if keep else change["entries"]
+    return [*by_pair.values(), {**change, "entries": entries}]
 
 
 def pair_of(dictionary: Record) -> tuple[str, str]:
@@ -99,30 +93,26 @@ def delete(call: Call) -> Response:
 
 def write(store: Store, identity: str, call: Call, record: Record) -> None:
     """Write a glossary again. Raise Refusal where it has become too large."""
-    if sum(len(as_tsv(one)) for one in record["dictionaries"]) > MAX_BODY:
+    if sum(len(as_tsv(dictionary)) for dictionary in record["dictionaries"]) > MAX_BODY:
         raise Refusal(413, f"a glossary has at most {MAX_BODY:,} characters")
     store.write(identity, call.caller, {key: record[key] for key in ("name", "created", "dictionaries")})
 
 
 def find_dictionary(record: Record, source: str, target: str) -> Record:
     """Return the dictionary of a glossary for a pair of languages. Raise Refusal without one."""
-    for one in record["dictionaries"]:
-        if pair_of(one) == (base(source), base(target)):
-            return dict(one)
-    raise Refusal(404, "this glossary has no dictionary for this pair of languages")
+    for dictionary in record["dictionaries"]:
+        if pair_of(dictionary) == (base(source), base(target)):
+            return dict(dictionary)
+    raise Refusal(404, "this glossary has no dictionary for this language pair")
 
 
 def stored_entries(call: Call, identities: Sequence[str], source: str, target: str) -> dict[str, str]:
-    """Return the terms of stored glossaries for a pair of languages. The first glossary counts most.
-
-    Raise Refusal where one is not there or not for this pair.
-    """
+    """Return the terms of stored glossaries for a pair; the first one wins. Raise Refusal where one lacks the pair."""
     if len(identities) > MAX_GLOSSARIES:
         raise Refusal(400, f"at most {MAX_GLOSSARIES} glossaries at once")
     entries: dict[str, str] = {}
     for identity in reversed(identities):
-        found = find_dictionary(store_of(call).read(identity, call.caller), source, target)
-        entries |= found["entries"]
+        entries |= find_dictionary(store_of(call).read(identity, call.caller), source, target)["entries"]
     return entries
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from dragoman.config.fields import CountOrZero, check_fields
 from dragoman.errors import UsageError
-from dragoman.files import MAX_RECORD_SIZE, read_json, replace_file
+from dragoman.storage.records import MAX_RECORD_SIZE, read_json
+from dragoman.storage.writing import replace_file
 
 MAX_CALLERS = 10_000  # whose use is remembered
 
@@ -38,7 +39,7 @@ def read_keys(file: Path) -> list[Key]:
     try:
         return [Key(**entry) for entry in read_json(file)["keys"]]
     except FileNotFoundError:
-        raise UsageError(f"{file}: no such file; dragoman serve --api-keys {file} --new-key NAME makes it") from None
+        raise UsageError(f"{file}: no such file; dragoman serve --api-keys {file} --new-key NAME creates it") from None
     except (ValueError, TypeError, KeyError, UsageError) as error:
         raise UsageError(f"{file}: not a file of keys: {error}") from None
 
@@ -63,31 +64,31 @@ def digest(secret: str) -> str:
 
 
 def find_key(keys: Sequence[Key], secret: str) -> Key | None:
-    """Return the key that a request has given; None where it is none of them. It takes as long for all of them."""
-    given, found = digest(secret), None
+    """Return the key of a request, None if it is unknown. The time does not depend on which key it is."""
+    given, match = digest(secret), None
     for known in keys:
         if hmac.compare_digest(known.sha256, given):
-            found = known
-    return found
+            match = known
+    return match
 
 
 def caller_of(address: str) -> str:
-    """Return what an address counts as: itself, or of an IPv6 address its /64, which one customer has; '-' for none."""
+    """Return the address that a caller is counted by: of IPv6 its /64, which is one customer's; '-' for none."""
     try:
-        found = ipaddress.ip_address(address)
+        ip = ipaddress.ip_address(address)
     except ValueError:  # such as what a proxy writes for a client that it does not name
         return "-"
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network((found, 64), strict=False))
-    return str(found)
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped:
+            return str(ip.ipv4_mapped)
+        return str(ipaddress.ip_network((ip, 64), strict=False))
+    return str(ip)
 
 
 class Usage:
-    """How many characters were translated for each caller since the start.
+    """Count the characters translated for each caller since the start.
 
-    Those who asked longest ago are forgotten where there are more than MAX_CALLERS.
+    Beyond MAX_CALLERS, those who asked longest ago are forgotten.
     """
 
     def __init__(self) -> None:
@@ -101,15 +102,15 @@ class Usage:
             if len(self.counts) > MAX_CALLERS:
                 del self.counts[next(iter(self.counts))]
 
-    def of(self, caller: str) -> int:
+    def count(self, caller: str) -> int:
         """Return how many characters were translated for a caller."""
         return self.counts.get(caller, 0)
 
 
 class Rates:
-    """How much each caller may still ask for: a full bucket holds a minute's worth, and fills evenly.
+    """Limit what each caller may ask for: a full bucket is worth a minute, and fills evenly.
 
-    Those who asked longest ago are forgotten where there are more than MAX_CALLERS.
+    Beyond MAX_CALLERS, those who asked longest ago are forgotten.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):

@@ -26,12 +26,12 @@ def find_language(code: str, served: Collection[str]) -> str | None:
     pt-PT is served by pt, and pt by pt-BR.
     """
     wanted = code.strip().replace("_", "-").lower()
-    known = {one.lower(): one for one in sorted(served)}
+    known = {language.lower(): language for language in sorted(served)}
     for candidate in (wanted, ALIASES.get(wanted, "").lower()):
         if candidate in known:
             return known[candidate]
     base = ALIASES.get(wanted, wanted).lower().partition("-")[0]
-    return known.get(base) or next((one for low, one in known.items() if low.partition("-")[0] == base), None)
+    return known.get(base) or next((language for low, language in known.items() if low.partition("-")[0] == base), None)
 
 
 @lru_cache(1024)
@@ -52,10 +52,10 @@ def languages_of_tags(tags: Collection[str]) -> dict[str, str]:
 
     A script is named only where a model has a language in several, and it is not the usual one.
     """
-    found = [(tag, *match.groups("")) for tag in tags if (match := TAG.fullmatch(tag))]
-    bases = {tag: get_global("language_aliases").get(language, language.lower()) for tag, language, _, _ in found}
+    parsed = [(tag, *match.groups("")) for tag in tags if (match := TAG.fullmatch(tag))]
+    bases = {tag: get_global("language_aliases").get(language, language.lower()) for tag, language, _, _ in parsed}
     codes: dict[str, str] = {}
-    for tag, _, script, region in found:
+    for tag, _, script, region in parsed:
         base, script = bases[tag], script.title()
         usual = get_global("likely_subtags").get(base, "").split("_")
         several = sum(other == base for other in bases.values()) > 1

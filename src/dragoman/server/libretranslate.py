@@ -11,15 +11,16 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from dragoman.documents import FORMS, SUFFIXES
-from dragoman.files import lock_file, open_append
-from dragoman.server.files import attachment, open_document, results_of, safe_name, size_of, translate_document
+from dragoman.server.files import attachment, file_route, open_document, results_of, safe_name, translate_document
 from dragoman.server.health import Health, live
 from dragoman.server.languages import name_of
-from dragoman.server.reading import MAX_DOCUMENT, Fields, Refusal, Upload
-from dragoman.server.routes import BEARER, Call, Dialect, KeyField, Route, bearer
+from dragoman.server.reading import Fields, Refusal
+from dragoman.server.routes import BEARER, Call, Dialect, KeyField, Route, bearer, characters_in
 from dragoman.server.service import Service
 from dragoman.server.store import PRIVATE
 from dragoman.server.texts import Task, as_list, check_size, detect_sources, translate_texts
+from dragoman.storage.locks import lock_file
+from dragoman.storage.writing import open_append
 
 Texts = Annotated[str, Meta(min_length=1)] | Annotated[list[str], Meta(min_length=1)]
 
@@ -59,22 +60,14 @@ class Language(Struct):
 
 
 def read_key(headers: Headers, fields: Fields) -> str:
-    """Return the key of a request: the field api_key, or apiKey of a client for Node, else the header Authorization.
-
-    '' for none.
-    """
+    """Return the key of a request: the field api_key (of clients for Node: apiKey), else a bearer; '' for none."""
     given = [fields.get("api_key"), fields.get("apiKey"), bearer(headers, fields)]
     return next((key for key in given if isinstance(key, str) and key), "")
 
 
-def error(refusal: Refusal) -> dict[str, Any]:
-    """Return the body of an error."""
-    return {"error": refusal.message}
-
-
 LIBRETRANSLATE = Dialect(
     prefix="",
-    error=error,
+    error=lambda refusal: {"error": refusal.message},
     read_key=read_key,
     schemes={**BEARER, "api_key": {"type": "apiKey", "in": "query", "name": "api_key"}},
     key_in_fields=True,
@@ -85,21 +78,11 @@ LIBRETRANSLATE = Dialect(
 )
 
 
-def characters_of(request: TranslateRequest, file: Upload | None) -> int:
-    """Return how many characters a request translates."""
-    return sum(map(len, as_list(request.q)))
-
-
 class DetectRequest(Struct):
     """A text whose language is asked for."""
 
     q: Texts
     api_key: KeyField = None
-
-
-def characters_of_detection(request: DetectRequest, file: Upload | None) -> int:
-    """Return how many characters a request has."""
-    return sum(map(len, as_list(request.q)))
 
 
 def find_target(service: Service, code: str) -> str:
@@ -124,17 +107,19 @@ def translate(call: Call) -> TranslateAnswer:
     target, parse, detected = find_target(call.service, request.target), FORMS[request.format], []
     if request.source.lower() == "auto":
         detected = [DetectedLanguage(sure, code) for code, sure in detect_sources(call.service, texts, target, parse)]
-        sources = [one.language for one in detected]
+        sources = [guess.language for guess in detected]
     else:
         sources = [find_target(call.service, request.source)] * len(texts)
         check_pair(call.service, sources[0], target)
     task = Task(target, parse, request.alternatives)
-    found = translate_texts(call, texts, sources, task)
-    answer = TranslateAnswer(found[0].text if single else [one.text for one in found])
+    results = translate_texts(call, texts, sources, task)
+    answer = TranslateAnswer(results[0].text if single else [result.text for result in results])
     if detected:
         answer.detectedLanguage = detected[0] if single else detected
     if request.alternatives:
-        answer.alternatives = list(found[0].alternatives) if single else [list(one.alternatives) for one in found]
+        answer.alternatives = (
+            list(results[0].alternatives) if single else [list(result.alternatives) for result in results]
+        )
     return answer
 
 
@@ -143,8 +128,8 @@ def detect(call: Call) -> list[DetectedLanguage]:
     texts = as_list(call.request.q)
     check_size(call.service, texts, 0)
     ranked = call.service.need_detector().rank("\n".join(texts))
-    likely = [one for one in ranked if one.confidence] or ranked[:1]
-    return [DetectedLanguage(one.confidence, one.language) for one in likely]
+    likely = [guess for guess in ranked if guess.confidence] or ranked[:1]
+    return [DetectedLanguage(guess.confidence, guess.language) for guess in likely]
 
 
 def languages(call: Call) -> list[Language]:
@@ -166,11 +151,8 @@ def frontend_settings(call: Call) -> dict[str, Any]:
         "filesTranslation": bool(service.config.state),
         "supportedFilesFormat": list(SUFFIXES) if service.config.state else [],
         "language": {
-            "source": {"code": pair.source, "name": name_of(pair.source)},
-            "target": {"code": pair.target, "name": name_of(pair.target)},
-        }
-        if pair
-        else {},
+            side: {"code": code, "name": name_of(code)} for side, code in (pair._asdict() if pair else {}).items()
+        },
     }
 
 
@@ -188,11 +170,6 @@ class SuggestAnswer(Struct):
     """Whether a suggestion was kept."""
 
     success: bool
-
-
-def characters_of_suggestion(request: SuggestRequest, file: Upload | None) -> int:
-    """Return how many characters a suggestion has."""
-    return len(request.q) + len(request.s)
 
 
 def suggest(call: Call) -> SuggestAnswer:
@@ -213,9 +190,8 @@ def suggest(call: Call) -> SuggestAnswer:
             raise Refusal(400, f"Invalid request: missing {name} parameter")
     texts, others = request.q.splitlines(), request.s.splitlines()
     pairs = list(zip(texts, others, strict=True)) if len(texts) == len(others) else [(request.q, request.s)]
-    lines = [
-        f"{' '.join(one.split())}\t{' '.join(other.split())}\n" for one, other in pairs if one.strip() and other.strip()
-    ]
+    joined = [tuple(" ".join(text.split()) for text in pair) for pair in pairs]
+    lines = [f"{text}\t{translation}\n" for text, translation in joined if text and translation]
     folder = Path(call.service.config.suggestions)
     folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     path = folder / f"{source}-{target}.tsv"
@@ -244,7 +220,7 @@ class FileAnswer(Struct):
 def translate_file(call: Call) -> FileAnswer:
     """Translate a document, and keep the result for an hour."""
     if not call.service.config.state:
-        raise Refusal(403, "this server translates no documents; its operator can give it a folder with --state")
+        raise Refusal(403, "this server does not translate documents; its operator can enable that with --state")
     document, _ = open_document(call.file)
     assert call.file
     target, source = find_target(call.service, call.request.target), None
@@ -264,27 +240,16 @@ def download_file(call: Call) -> Response:
     results = results_of(call)
     record = results.find(identity, None)
     if not record.get("public"):  # a document of another API, which needs its key
-        raise Refusal(404, "there is nothing with this name among the documents")
+        raise Refusal(404, "no such document")
     return attachment(results.open(identity), record["name"])
 
 
 ROUTES = (
-    Route(
-        "POST",
-        "/translate_file",
-        translate_file,
-        LIBRETRANSLATE,
-        FileRequest,
-        FileAnswer,
-        size_of,
-        takes_file=True,
-        max_body=MAX_DOCUMENT,
-        bulk=True,
-    ),
-    Route("POST", "/suggest", suggest, LIBRETRANSLATE, SuggestRequest, SuggestAnswer, characters_of_suggestion),
+    file_route("/translate_file", translate_file, LIBRETRANSLATE, FileRequest, FileAnswer, bulk=True),
+    Route("POST", "/suggest", suggest, LIBRETRANSLATE, SuggestRequest, SuggestAnswer, characters_in("q", "s")),
     Route("GET", "/download_file/{name}", download_file, LIBRETRANSLATE, access="anyone", files=True),
-    Route("POST", "/translate", translate, LIBRETRANSLATE, TranslateRequest, TranslateAnswer, characters_of),
-    Route("POST", "/detect", detect, LIBRETRANSLATE, DetectRequest, list[DetectedLanguage], characters_of_detection),
+    Route("POST", "/translate", translate, LIBRETRANSLATE, TranslateRequest, TranslateAnswer, characters_in("q")),
+    Route("POST", "/detect", detect, LIBRETRANSLATE, DetectRequest, list[DetectedLanguage], characters_in("q")),
     Route("GET", "/languages", languages, LIBRETRANSLATE, answer=list[Language], access="anyone"),
     # What libretranslatepy 2.1.1 sends, which other packages ask for.
     Route("POST", "/languages", languages, LIBRETRANSLATE, answer=list[Language], access="anyone"),

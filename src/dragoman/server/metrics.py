@@ -1,6 +1,7 @@
 """Count requests, for Prometheus: no key, no address and no text is in a label."""
 
 import os
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -17,33 +18,24 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        own = self.registry
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
         # Each status of each route would be a series: some 400 for whoever tries them all.
-        self.answers = Counter(
-            "dragoman_answers", "answers, by route and kind of status: 2xx, 4xx, 5xx", ["route", "status"], registry=own
+        self.answers = counter(
+            "dragoman_answers", "answers, by route and kind of status: 2xx, 4xx, 5xx", ["route", "status"]
         )
-        self.refusals = Counter("dragoman_refusals", "answers that are errors, by status", ["status"], registry=own)
-        self.accepted = Counter("dragoman_accepted", "requests whose translation was begun", registry=own)
-        self.finished = Counter(
-            "dragoman_finished",
-            "translation requests that ended, by outcome: ok, failed, cancelled",
-            ["outcome"],
-            registry=own,
+        self.refusals = counter("dragoman_refusals", "answers that are errors, by status", ["status"])
+        self.accepted = counter("dragoman_accepted", "requests whose translation was begun")
+        self.finished = counter(
+            "dragoman_finished", "translation requests that ended, by outcome: ok, failed, cancelled", ["outcome"]
         )
-        self.in_flight = Gauge(
-            "dragoman_in_flight",
-            "translation requests in progress",
-            registry=own,
-            multiprocess_mode="livesum",
+        self.in_flight = gauge("dragoman_in_flight", "translation requests in progress", multiprocess_mode="livesum")
+        self.characters = counter("dragoman_characters", "characters of accepted requests; of documents, bytes")
+        self.seconds = Histogram(
+            "dragoman_seconds", "time from a request to its answer", buckets=BUCKETS, registry=self.registry
         )
-        self.characters = Counter(
-            "dragoman_characters", "characters of accepted requests; of documents, bytes", registry=own
-        )
-        self.seconds = Histogram("dragoman_seconds", "time from a request to its answer", buckets=BUCKETS, registry=own)
-        self.wait = Gauge(
+        self.wait = gauge(
             "dragoman_wait_seconds",
             "how long a request would wait; of several processes, in the busiest",
-            registry=own,
             multiprocess_mode="livemax",
         )
         for outcome in ("ok", "failed", "cancelled"):

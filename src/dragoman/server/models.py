@@ -16,13 +16,14 @@ from dragoman.decoding.pool import Pool
 from dragoman.decoding.rows import Ticket
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError, listed
-from dragoman.hub import PREFIX, is_on_hub
 from dragoman.inspection.summary import Summary
-from dragoman.model_folder import find_model, read_manifest
+from dragoman.model_folder import fetch_model
+from dragoman.model_folder.manifest import read_manifest
+from dragoman.runtime.threads import granted_cores
 from dragoman.server.languages import find_language, languages_of_tags
+from dragoman.storage.hub import PREFIX, is_on_hub
 from dragoman.text.languages import read_languages
 from dragoman.text.tags import LanguageTags
-from dragoman.threads import granted_cores
 from dragoman.translation.engines import torch_engine
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.translator import Translator
@@ -54,7 +55,6 @@ class Served:
 
     @property
     def pair(self) -> LanguagePair:
-        """The languages that it translates from and into."""
         return self.source.pair
 
     def translator_for(self, ticket: Ticket, search: SearchConfig, safeguards: Safeguards) -> Translator:
@@ -67,8 +67,8 @@ class Models:
 
     def __init__(self, served: Sequence[Served], pivot: str | None = None):
         """Take the models; pivot: the language that pairs without a model are translated through."""
-        self.by_pair = {one.pair: one for one in served}
-        self.pools = list({id(one.pool): one.pool for one in served}.values())
+        self.by_pair = {model.pair: model for model in served}
+        self.pools = list({id(model.pool): model.pool for model in served}.values())
         self.pivot = pivot
         self.native: dict[Pool, TorchEngine] = {}
 
@@ -120,11 +120,11 @@ class Models:
         return max((pool.wait(tokens) for pool in self.pools), default=0.0)
 
     def stalled(self) -> float:
-        """Return for how many seconds a model has had work without finishing a step; 0 where all go on."""
+        """Return for how many seconds a model with work has not finished a step; 0 if none is stuck."""
         return max((pool.stalled() for pool in self.pools), default=0.0)
 
     def close(self, timeout: float) -> None:
-        """Finish what was asked for, within so many seconds, and end the threads."""
+        """Finish accepted work within `timeout` seconds, and end the threads."""
         end = time.monotonic() + timeout
         for pool in self.pools:
             pool.close(max(0.0, end - time.monotonic()))
@@ -136,25 +136,25 @@ def parse_model(text: str) -> list[ModelSource]:
     FOLDER may be a name on the Hugging Face Hub. Raise UsageError where the folder is missing or its languages are not
     known, DragomanError where it is no model's.
     """
-    named, _, rest = text.partition("=")
-    pair = parse_pair(named) if rest and PAIR.fullmatch(named) else None
-    codes = named.split(",") if rest and not pair and CODES.fullmatch(named) and not Path(text).is_dir() else []
-    name, tag = (rest if pair or codes else text), ""
+    named, _, location = text.partition("=")
+    pair = parse_pair(named) if location and PAIR.fullmatch(named) else None
+    codes = named.split(",") if location and not pair and CODES.fullmatch(named) and not Path(text).is_dir() else []
+    name, tag = (location if pair or codes else text), ""
     if not Path(name).is_dir() and ":" in name.removeprefix(PREFIX):
         name, _, tag = name.rpartition(":")
     if not (is_on_hub(name) or Path(name).is_dir()):
-        if rest and not pair and any(Path(one).is_dir() for one in (rest, name.partition("=")[2])):
-            raise UsageError(f"{text}: '{named}' is not a pair of languages, such as en-de")
+        if location and not pair and any(Path(part).is_dir() for part in (location, name.partition("=")[2])):
+            raise UsageError(f"{text}: '{named}' is not a language pair, such as en-de")
         raise UsageError(f"{name}: no such model folder")
-    folder = find_model(Path(name))
+    folder = fetch_model(Path(name))
     read_manifest(folder)
     if not codes:
         pair = pair or read_languages(folder)
     tags, given = LanguageTags.load(folder), Path(name).absolute().name
     if tags and not tag:
         return [
-            ModelSource(each, folder, own, given, its, names_languages=True)
-            for each, own, its in directions(name, tags, pair, codes)
+            ModelSource(direction, folder, source_tag, given, target_tag, names_languages=True)
+            for direction, source_tag, target_tag in directions(name, tags, pair, codes)
         ]
     if not pair:
         why = "has no tags of languages: write a pair" if codes else "does not record its languages: write them"
@@ -178,20 +178,20 @@ def directions(
     known = languages_of_tags(tags.tags)
 
     def tag_of(code: str) -> str:
-        found = find_language(code, known)
-        if found is None:
+        language = find_language(code, known)
+        if language is None:
             raise UsageError(f"{name} has no tag for '{code}': choose from {listed(sorted(known))}")
-        return known[found]
+        return known[language]
 
     if pair:
         pairs = [pair]
     elif tags.of == "text":
         languages = codes or list(known)
-        pairs = [LanguagePair(one, other) for one in languages for other in languages if one != other]
+        pairs = [LanguagePair(source, target) for source in languages for target in languages if source != target]
         if not pairs:
             raise UsageError(f"{name}: name two languages or more, as in en,de={name}")
     elif codes:
-        pairs = [LanguagePair(one, other) for one in codes for other in known if one != other]
+        pairs = [LanguagePair(source, target) for source in codes for target in known if source != target]
     else:
         raise UsageError(f"{name} has tags for its targets: write the language of its sources in front: en={name}")
     for each in pairs:
@@ -239,8 +239,8 @@ def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
                 cache=config.cache << 20,
             )
             summary = Summary.read(source.folder, translator.model.config, translator.tokenizers)
-            one = Served(source, translator, pool, summary, 0.0)
-            opened[source.folder] = replace(one, rate=warm_up(with_tags(one)))
+            model = Served(source, translator, pool, summary, 0.0)
+            opened[source.folder] = replace(model, rate=warm_up(with_tags(model)))
         served.append(with_tags(replace(opened[source.folder], source=source)))
     return Models(served, config.pivot)
 

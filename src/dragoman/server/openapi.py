@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-import dragoman
 from dragoman.server.libretranslate import LIBRETRANSLATE
 from dragoman.server.routes import OWN, Call, Route
 from dragoman.server.service import Service
+from dragoman.version import __version__
 
 REF = "#/components/schemas/{name}"
 JSON, URLENCODED, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
@@ -36,7 +36,7 @@ def routes_of(routes: Sequence[Route]) -> tuple[Route, ...]:
 
     @lru_cache(1)  # it stays as it is, and everybody may ask
     def described(service: Service) -> dict[str, Any]:
-        return describe(every, service)
+        return describe(all_routes, service)
 
     @lru_cache(1)
     def page(service: Service) -> str:
@@ -52,41 +52,38 @@ def routes_of(routes: Sequence[Route]) -> tuple[Route, ...]:
         policy = f"default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; frame-ancestors 'none'"
         return Response(page(call.service), headers={"Content-Security-Policy": policy}, media_type="text/html")
 
-    every: tuple[Route, ...] = (
+    all_routes: tuple[Route, ...] = (
         *routes,
         Route("GET", "/openapi.json", openapi, OWN, answer=dict[str, Any], access="anyone"),
         Route("GET", "/spec", openapi, LIBRETRANSLATE, answer=dict[str, Any], access="anyone"),
         Route("GET", "/docs", docs, OWN, access="anyone"),
     )
-    return every[len(routes) :]
+    return all_routes[len(routes) :]
 
 
 def describe(routes: Sequence[Route], service: Service) -> dict[str, Any]:
     """Return the description of all routes, with the languages and the limits of a server."""
     types = [kind for route in routes for kind in (route.request, route.answer) if kind is not None]
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
-    found = iter(schemas)
+    remaining = iter(schemas)
     paths: dict[str, Any] = {}
     for name, component in components.items():
         if name.endswith("Request"):
             fill_in(component["properties"], service)
     for route in routes:
-        request = next(found) if route.request is not None else None
-        answer = next(found) if route.answer is not None else None
+        request = next(remaining) if route.request is not None else None
+        answer = next(remaining) if route.answer is not None else None
         fields = components[request["$ref"].rpartition("/")[2]] if request else None
         if fields and route.dialect.empty:
             optional = [name for name in fields["properties"] if name not in fields.get("required", ())]
             empty = {"enum": list(route.dialect.empty)}
             fields["properties"] |= {name: {"anyOf": [fields["properties"][name], empty]} for name in optional}
-        one = operation(route, request, fields, answer, keys=bool(service.keys))
-        paths.setdefault(route.path, {})[route.method.lower()] = one
+        paths.setdefault(route.path, {})[route.method.lower()] = operation(
+            route, request, fields, answer, keys=bool(service.keys)
+        )
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "dragoman",
-            "version": dragoman.__version__,
-            "description": "Translation with your own models.",
-        },
+        "info": {"title": "dragoman", "version": __version__, "description": "Translation with your own models."},
         "paths": paths,
         "components": {
             "schemas": components,
@@ -109,29 +106,27 @@ def operation(route: Route, request: Any, fields: Any, answer: Any, *, keys: boo
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in NAMED.findall(route.path)
     ]
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "summary": (route.handler.__doc__ or "").strip().partition("\n")[0],
         "operationId": re.sub(r"\W+", "_", f"{route.method.lower()}{route.path}"),
         "responses": {str(route.status): done, "4XX": wrong, "503": wrong},
         "security": [{name: []} for name in route.dialect.schemes] if keys and route.access == "key" else [],
     }
     form = form_of(fields) if fields else None
-    if form and route.method in ("GET", "DELETE"):
+    has_body = bool(fields) and not (form and route.method in ("GET", "DELETE"))
+    if form:
+        required = () if has_body else form["required"]
+        more = {"description": IN_ADDRESS} if has_body else {}
         parameters += [
-            {"name": name, "in": "query", "required": name in form["required"], "schema": schema}
+            {"name": name, "in": "query", "required": name in required, **more, "schema": schema}
             for name, schema in form["properties"].items()
         ]
-    elif fields:
-        if form:
-            parameters += [
-                {"name": name, "in": "query", "required": False, "description": IN_ADDRESS, "schema": schema}
-                for name, schema in form["properties"].items()
-            ]
+    if has_body:
         needed = route.takes_file or bool(fields.get("required"))
-        found["requestBody"] = {"required": needed, "content": bodies(route, request, form)}
+        description["requestBody"] = {"required": needed, "content": bodies(route, request, form)}
     if parameters:
-        found["parameters"] = parameters
-    return found
+        description["parameters"] = parameters
+    return description
 
 
 def bodies(route: Route, request: Any, form: Any) -> dict[str, Any]:
@@ -167,11 +162,11 @@ def form_of(fields: Any) -> dict[str, Any] | None:
 def plain_schema(schema: Any) -> dict[str, Any] | None:
     """Return the part of a schema that a form can write, such as strings and lists of them; None if there is none."""
     if "anyOf" in schema:
-        text = any(one.get("type") == "string" for one in schema["anyOf"])  # which "null" then is, too
-        possible = [one for one in schema["anyOf"] if not text or one.get("type") != "null"]
-        kinds = [plain for one in possible if (plain := plain_schema(one))]
-        rest = {name: value for name, value in schema.items() if name != "anyOf" and value is not None}
-        return {**rest, "anyOf": kinds} if kinds else None
+        text = any(option.get("type") == "string" for option in schema["anyOf"])  # which "null" then is, too
+        possible = [option for option in schema["anyOf"] if not text or option.get("type") != "null"]
+        kinds = [plain for option in possible if (plain := plain_schema(option))]
+        others = {name: value for name, value in schema.items() if name != "anyOf" and value is not None}
+        return {**others, "anyOf": kinds} if kinds else None
     if schema.get("type") == "array":
         return schema if plain_schema(schema["items"]) else None
     if schema.get("type") == "boolean":
@@ -197,8 +192,8 @@ def fill_in(properties: dict[str, Any], service: Service) -> None:
 def docs_page(description: dict[str, Any]) -> str:
     """Return a page that describes all routes, without scripts and without anything from elsewhere."""
     body = "\n".join(
-        part for path, methods in description["paths"].items() for method, one in methods.items()
-        for part in route_section(method, path, one, description["components"]["schemas"])
+        part for path, methods in description["paths"].items() for method, details in methods.items()
+        for part in route_section(method, path, details, description["components"]["schemas"])
     )  # fmt: skip
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>dragoman: API</title><style>{STYLE}</style>'
@@ -207,15 +202,15 @@ def docs_page(description: dict[str, Any]) -> str:
     )
 
 
-def route_section(method: str, path: str, one: dict[str, Any], schemas: dict[str, Any]) -> Iterator[str]:
+def route_section(method: str, path: str, details: dict[str, Any], schemas: dict[str, Any]) -> Iterator[str]:
     """Yield the HTML of one route: what it does, and its fields."""
-    yield f"<h2>{escape(method.upper())} {escape(path)}</h2><p>{escape(one['summary'])}</p>"
+    yield f"<h2>{escape(method.upper())} {escape(path)}</h2><p>{escape(details['summary'])}</p>"
     rows = [
         (each["name"], each["schema"], each["required"])
-        for each in one.get("parameters", [])
-        if each["in"] == "path" or "requestBody" not in one
+        for each in details.get("parameters", [])
+        if each["in"] == "path" or "requestBody" not in details
     ]
-    content = one.get("requestBody", {}).get("content", {})
+    content = details.get("requestBody", {}).get("content", {})
     for schema in [body["schema"] for body in content.values()][:1]:
         fields = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
         rows += [(name, kind, name in fields.get("required", ())) for name, kind in fields["properties"].items()]
@@ -231,9 +226,9 @@ def route_section(method: str, path: str, one: dict[str, Any], schemas: dict[str
 def words_of(schema: dict[str, Any]) -> str:
     """Return a schema in a few words: 'string', 'string or array', 'one of "text", "html"'."""
     if "enum" in schema:
-        return f"one of {', '.join(str(one) or repr(one) for one in schema['enum'])}"
+        return f"one of {', '.join(str(option) or repr(option) for option in schema['enum'])}"
     if "anyOf" in schema:
-        return " or ".join(dict.fromkeys(words_of(one) for one in schema["anyOf"]))
+        return " or ".join(dict.fromkeys(words_of(option) for option in schema["anyOf"]))
     if "$ref" in schema:
         return "object"
     kind = str(schema.get("type", "any"))

@@ -9,11 +9,11 @@ import jinja2
 from markupsafe import Markup
 from starlette.responses import Response
 
-import dragoman
 from dragoman.inspection.page import IMPORT
 from dragoman.inspection.page import WEB as INSPECTION
 from dragoman.server.reading import Refusal
 from dragoman.server.routes import OWN, Call, Route
+from dragoman.version import __version__
 
 WEB = Path(__file__).parent / "web"
 LINKED = re.compile(r'"page/([\w.]+)"')
@@ -53,7 +53,7 @@ def document(page: str, leads: bool = True) -> str:
         strings=Markup(strings(page).replace("<", "\\u003c")),  # nothing else could end the element that it stands in
         modules=[name for name in parts_of(page) if name.endswith(".js") and name not in linked(page)],
         leads=leads,
-        version=dragoman.__version__,
+        version=__version__,
     )
 
 
@@ -89,19 +89,19 @@ def parts_of(page: str, later: bool = False) -> dict[str, bytes]:
 
     later: also the scripts that it imports when they are needed.
     """
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
 
     def add(name: str) -> None:
         file = next(folder / name for folder in (WEB, INSPECTION) if (folder / name).exists())
-        found[name] = file.read_bytes()
-        code = found[name].decode()
+        contents[name] = file.read_bytes()
+        code = contents[name].decode()
         for imported in IMPORT.findall(code) + (LATER.findall(code) if later else []):
-            if f"{imported}.js" not in found:
+            if f"{imported}.js" not in contents:
                 add(f"{imported}.js")
 
     for name in linked(page):
         add(name)
-    return found
+    return contents
 
 
 ROUTES = (

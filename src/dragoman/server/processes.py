@@ -1,7 +1,7 @@
 """Serve with several processes, which share the socket that they listen on, the folder --state, and nothing else.
 
 This process only watches them, so it does not load PyTorch. uvicorn has a supervisor, too, but its processes do not
-stop as ours do (see `Server`). It would wait for ever for one that is halted while all shall stop, it notices neither
+stop as ours do (see `Server`). While stopping, it would wait forever for one that is halted, it notices neither
 an event loop nor a model that is stuck, and if it is killed its processes go on.
 """
 
@@ -20,9 +20,9 @@ from types import FrameType
 
 from dragoman.config.serve import ServeConfig
 from dragoman.errors import DragomanError, listed
+from dragoman.runtime.signals import handle_signals
+from dragoman.runtime.threads import granted_cores
 from dragoman.server.listening import NOTICE, SILENCE, bind
-from dragoman.signals import handle_signals
-from dragoman.threads import granted_cores
 
 SPAWN = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
 LOOK = 0.25  # seconds
@@ -58,7 +58,7 @@ class Worker:
         self.process.start()
         self.began = time.monotonic()
         other_end.close()
-        self.ready = self.told = False  # that it serves; that it shall stop
+        self.ready = self.stop_sent = False  # that it serves; that it shall stop
         self.models: Manifests | None = None  # that it serves
         self.error: DragomanError | None = None  # why it could not start
         self.expires = self.began + patience  # when it counts as stuck, unless it is heard of before
@@ -82,9 +82,9 @@ class Worker:
         """End it if it is stuck, and ask it to stop if all shall."""
         if time.monotonic() > self.expires:
             self.process.kill()
-        elif stopping and not self.told:
+        elif stopping and not self.stop_sent:
             self.process.terminate()
-            self.told, self.expires = True, min(self.expires, time.monotonic() + self.last_word)
+            self.stop_sent, self.expires = True, min(self.expires, time.monotonic() + self.last_word)
 
     def end(self) -> str:
         """Return how it has ended: 'signal 9' or 'exit code 1'."""
@@ -93,10 +93,10 @@ class Worker:
 
 
 def supervise(config: ServeConfig) -> None:
-    """Serve with `config.processes` processes until SIGTERM or Ctrl-C; a second one ends all at once.
+    """Serve with `config.processes` processes until SIGTERM or Ctrl-C; a second signal ends all at once.
 
-    One that dies or is stuck is replaced. The first one starts alone, and shows whether the settings are right; what it
-    raises is raised here. End the program with exit code 1 where a process did not end by itself.
+    A process that dies or is stuck is replaced. The first one starts alone, to show whether the settings are right; its
+    error is raised here. End the program with exit code 1 where a process did not end by itself.
     """
     from prometheus_client.multiprocess import mark_process_dead  # not above: `work` first says where the counts are
 
@@ -131,17 +131,17 @@ def supervise(config: ServeConfig) -> None:
                 listener.close()  # else clients could connect when nobody answers any more
             for worker in workers:
                 worker.check(stopping.is_set())
-            for worker in [one for one in workers if one.process.exitcode is not None]:
+            for worker in [worker for worker in workers if worker.process.exitcode is not None]:
                 workers.remove(worker)
                 assert worker.process.pid
                 mark_process_dead(worker.process.pid, counts)
                 if stopping.is_set():  # SIGTERM is not caught while one starts
                     failed = failed or worker.process.exitcode not in (0, -signal.SIGTERM)
                 elif not proven:
-                    raise worker.error or DragomanError(f"the server has ended while it started ({worker.end()})")
+                    raise worker.error or DragomanError(f"the server exited during startup ({worker.end()})")
                 else:
                     replaced = bool(workers) and (replaced or isinstance(worker.error, ReplacedError))
-                    then = "the others go on without it" if replaced else "another one starts"
+                    then = "the others continue without it" if replaced else "another one starts"
                     say(f"process {worker.process.pid} has ended ({worker.error or worker.end()}); {then}")
                     if not (worker.ready or replaced):
                         stopping.wait(PAUSE)
@@ -158,14 +158,9 @@ def say(message: str) -> None:
 
 
 def work(
-    config: ServeConfig,
-    listener: socket.socket,
-    pipe: Connection,
-    counts: str,
-    first: bool,
-    beside: Manifests | None,
+    config: ServeConfig, listener: socket.socket, pipe: Connection, counts: str, first: bool, beside: Manifests | None
 ) -> None:
-    """Serve in a process of its own; say through the pipe that it lives, or what went wrong when it started.
+    """Serve in this process; report through the pipe that it is alive, or why it could not start.
 
     beside: the models that other processes serve, None where there are none. One text must not get two translations, so
     those that were replaced since then are not served.
@@ -188,7 +183,7 @@ def work(
         if beside and (changed := listed(text for text in models if models[text] != beside[text])):
             raise ReplacedError(f"{changed}: replaced while it was served; restart the server to serve the new model")
         pipe.send(models)
-        os.set_blocking(pipe.fileno(), False)  # nobody may be reading: then what is said is lost
+        os.set_blocking(pipe.fileno(), False)  # nobody may be reading: then the message is lost
         serve_on(listener, config, first, beat)
     except DragomanError as error:
         pipe.send(error)

@@ -1,7 +1,4 @@
-"""Cut off clients that are too many, or send the head of a request or take an answer too slowly.
-
-No application sees them.
-"""
+"""Cut off clients that are too many, or send a request's head or take an answer too slowly, before the application."""
 
 import asyncio
 import socket
@@ -14,15 +11,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 HEAD_SECONDS = 10.0  # until the head of a request is complete
 FIRST_SECONDS = 0.5  # until a client that has connected has sent a request, where the server ends
 ANSWER_SECONDS = 30.0  # until a client has taken its answer
-SENT_AHEAD = 1 << 18  # bytes that the system holds of an answer; by itself it would take 4 MB for each client
+SENT_AHEAD = 1 << 18  # bytes of an answer that the system buffers; its default is up to 4 MB per client
 RESET = struct.pack("ii", 1, 0)  # on, and after no seconds
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP/1.1 as uvicorn speaks it, with these limits; the body of a request is timed by its reader.
+    """Speak HTTP/1.1 as uvicorn does, within these limits; the body of a request is timed by its reader.
 
-    An answer is late if part of it still waits in our memory ANSWER_SECONDS after it was complete, or after so much
-    of it was waiting that the rest had to wait, too.
+    An answer is late if part of it is still in our memory ANSWER_SECONDS after it was complete, or after the handler
+    had to pause because too much was waiting.
     """
 
     def __init__(self, *args: Any, most: int, **kwargs: Any):

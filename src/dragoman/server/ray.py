@@ -80,5 +80,5 @@ def application(arguments: Mapping[str, str]) -> "Application":
     most = given.pop("max_replicas", least)
     file = Path(given.pop("config", ""))
     if given or file.suffix != ".toml" or not (least + most).isdigit():
-        raise UsageError("give config=FILE.toml, and if you like min_replicas=2 and max_replicas=8")
+        raise UsageError("give config=FILE.toml, and optionally min_replicas=2 and max_replicas=8")
     return deploy(update(ServeConfig(), read_toml(file), str(file)), (int(least), int(most)))

@@ -75,10 +75,7 @@ class Room:
         self.left = size
 
     def hold(self, size: int, held: int) -> int:
-        """Return how much a body of so many bytes holds from now on. Raise Refusal where there is no room.
-
-        held: how much it has held so far.
-        """
+        """Return how much a body of `size` bytes holds now, if it held `held`. Raise Refusal where there is no room."""
         needed = max(held, size - FREE)
         if needed - held > self.left:
             raise Refusal(503, "too many large requests at once", {"Retry-After": "1"})
@@ -95,10 +92,11 @@ async def read_body(receive: Receive, headers: Headers, limit: int, seconds: flo
     if "transfer-encoding" in headers and "content-length" in headers:  # a proxy may believe the other one
         raise Refusal(400, "a request has Content-Length or Transfer-Encoding, not both", {"Connection": "close"})
     if headers.get("content-encoding", "identity").lower() != "identity":
-        raise Refusal(415, "compressed requests are not read")
+        raise Refusal(415, "compressed request bodies are not supported")
     length = headers.get("content-length", "0")
+    too_large = Refusal(413, f"the request is larger than {limit:,} bytes")
     if not length.isdigit() or int(length[:20]) > limit:
-        raise too_large(limit)
+        raise too_large
     body, held = bytearray(), 0
     try:
         async with asyncio.timeout(seconds):
@@ -108,7 +106,7 @@ async def read_body(receive: Receive, headers: Headers, limit: int, seconds: flo
                     raise ClientGone
                 body += message.get("body", b"")
                 if len(body) > limit:
-                    raise too_large(limit)
+                    raise too_large
                 held = room.hold(len(body), held)
                 if not message.get("more_body", False):
                     return bytes(body)
@@ -118,16 +116,8 @@ async def read_body(receive: Receive, headers: Headers, limit: int, seconds: flo
         room.left += held
 
 
-def too_large(limit: int) -> Refusal:
-    """Return the refusal of a body that is larger than the limit."""
-    return Refusal(413, f"the request is larger than {limit:,} bytes")
-
-
 async def read_fields(method: str, query: bytes, headers: Headers, body: bytes) -> Received:
-    """Return what a request has brought: the parameters in its address, and the fields of its body, which win.
-
-    Raise Refusal where they cannot be read.
-    """
+    """Return the parameters in the address of a request, and the fields of its body, which win. Raise Refusal."""
     fields = form_fields(query)
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if not body:
@@ -138,8 +128,8 @@ async def read_fields(method: str, query: bytes, headers: Headers, body: bytes) 
     if kind == FORM:
         return Received({**fields, **form_fields(body)})
     if kind == "multipart/form-data":
-        own, file = await multipart_fields(headers, body)
-        return Received({**fields, **own}, file)
+        body_fields, file = await multipart_fields(headers, body)
+        return Received({**fields, **body_fields}, file)
     if method == "GET":
         return Received(fields)
     raise Refusal(415, "the body must be application/json, application/x-www-form-urlencoded or multipart/form-data")
@@ -242,7 +232,7 @@ def gather(pairs: list[tuple[str, str]]) -> Fields:
             fields[name] = value
         else:
             fields[name] = [*before, value] if isinstance(before, list) else [before, value]
-    fields |= {name: [own[number] for number in sorted(own)] for name, own in objects.items()}
+    fields |= {name: [items[number] for number in sorted(items)] for name, items in objects.items()}
     if len(fields) > MAX_FIELDS:
         raise Refusal(400, f"the form has more than {MAX_FIELDS} fields")
     return fields
@@ -253,7 +243,12 @@ def convert_fields(received: Received, kind: Any, missing: str, more: tuple[str,
 
     missing: the message where a required field is missing, with {} for its name; more: other fields of the request.
     """
-    fields = received.fields if received.typed else with_lists(received.fields, kind)
+    fields = received.fields
+    if not received.typed:  # a form cannot tell a value from a list of one
+        lists = list_fields(kind)
+        fields = {
+            name: [value] if name in lists and isinstance(value, str) else value for name, value in fields.items()
+        }
     try:
         return msgspec.convert(fields, kind, strict=received.typed)
     except msgspec.ValidationError as error:
@@ -269,9 +264,9 @@ def convert_fields(received: Received, kind: Any, missing: str, more: tuple[str,
         near = difflib.get_close_matches(unknown[1], known, n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
         raise Refusal(400, f"there is no field {quote_value(unknown[1])}; {hint}")
-    found = ERROR.fullmatch(message)
-    where = found["where"].partition("[")[0] if found and found["where"] else ""
-    what = (found["what"] if found else message).replace("`", "")
+    match = ERROR.fullmatch(message)
+    where = match["where"].partition("[")[0] if match and match["where"] else ""
+    what = (match["what"] if match else message).replace("`", "")
     raise Refusal(400, f"Invalid request: {f'{where}: ' if where else ''}{what[:1].lower()}{what[1:]}")
 
 
@@ -279,14 +274,8 @@ def known_fields(kind: Any, inside: str | None) -> tuple[str, ...]:
     """Return the names of the fields of a Struct, or of the Structs in its list `inside`."""
     if inside is None:
         return tuple(kind.__struct_encode_fields__)
-    (field,) = (one for one in inspect.type_info(kind).fields if one.encode_name == inside)  # type: ignore[attr-defined]
+    (field,) = (field for field in inspect.type_info(kind).fields if field.encode_name == inside)  # type: ignore[attr-defined]
     return tuple(field.type.item_type.cls.__struct_encode_fields__)
-
-
-def with_lists(fields: Fields, kind: Any) -> Fields:
-    """Return the fields of a form with a list of one where a field takes only lists: a form cannot tell them apart."""
-    lists = list_fields(kind)
-    return {name: [value] if name in lists and isinstance(value, str) else value for name, value in fields.items()}
 
 
 @lru_cache
@@ -303,5 +292,5 @@ def takes(kind: Type, wanted: type[Type]) -> bool:
     if isinstance(kind, Metadata):
         return takes(kind.type, wanted)
     if isinstance(kind, UnionType):
-        return any(takes(one, wanted) for one in kind.types)
+        return any(takes(member, wanted) for member in kind.types)
     return isinstance(kind, wanted)

@@ -82,15 +82,29 @@ class Route:
     "whether other requests go first"
 
 
-def bearer(headers: Headers, fields: Fields) -> str:
-    """Return the key in the header `Authorization: Bearer KEY`; '' without it."""
-    scheme, _, key = headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else ""
+def key_after(scheme: str) -> Callable[[Headers, Fields], str]:
+    """Return a `Dialect.read_key` for the header `Authorization: SCHEME KEY`; scheme: in lower case."""
+
+    def read_key(headers: Headers, fields: Fields) -> str:
+        name, _, key = headers.get("authorization", "").partition(" ")
+        return key.strip() if name.lower() == scheme else ""
+
+    return read_key
 
 
-def message_error(refusal: Refusal) -> dict[str, Any]:
-    """Return an error as an object with a code and a message."""
-    return {"error": {"code": http.HTTPStatus(refusal.status).phrase, "message": refusal.message}}
+def characters_in(*fields: str) -> Callable[[Any, Upload | None], int]:
+    """Return a `Route.cost` that counts the characters of these fields: each has a text, a list of texts, or None."""
+
+    def count(request: Any, file: Upload | None) -> int:
+        values = [getattr(request, field) or "" for field in fields]
+        return sum(len(value) if isinstance(value, str) else sum(map(len, value)) for value in values)
+
+    return count
 
 
-OWN = Dialect(prefix="/api/", error=message_error, read_key=bearer)
+bearer = key_after("bearer")
+OWN = Dialect(
+    prefix="/api/",
+    error=lambda refusal: {"error": {"code": http.HTTPStatus(refusal.status).phrase, "message": refusal.message}},
+    read_key=bearer,
+)

@@ -22,9 +22,12 @@ import uvicorn
 
 from dragoman.config import ComputeType
 from dragoman.config.serve import ServeConfig
-from dragoman.device import device_of
 from dragoman.errors import UsageError
 from dragoman.inference.products import resolve_type
+from dragoman.runtime.device import device_of
+from dragoman.runtime.signals import handle_signals
+from dragoman.runtime.threads import leave_out_amx
+from dragoman.runtime.waiting import CHANGING
 from dragoman.server.app import App
 from dragoman.server.files import Results
 from dragoman.server.keys import Key, read_keys
@@ -34,14 +37,11 @@ from dragoman.server.protocol import TimedProtocol
 from dragoman.server.service import Service
 from dragoman.server.store import PRIVATE
 from dragoman.server.table import DIALECTS, ROUTES
-from dragoman.signals import handle_signals
-from dragoman.threads import leave_out_amx
-from dragoman.waiting import CHANGING
 
 if TYPE_CHECKING:
     from dragoman.server.detection import Detector
 
-LAST_STEP = 5.0  # seconds for searches that nobody waits for any more to end: Python aborts if it ends in one of them
+LAST_STEP = 5.0  # seconds for abandoned searches to end: Python aborts if it exits during one
 MAX_HEAD = 16 << 10  # bytes
 # Seconds after which a thread lets another one run: the search takes many short steps, between which requests are read.
 # With Python's 5 ms, 8 clients got 31 answers a second instead of 38, and the slowest 5 % took 0.38 s, not 0.26 s.
@@ -86,7 +86,7 @@ def open_app(config: ServeConfig) -> App:
         leave_out_amx(os.environ)  # most requests are a few sentences
     models = open_models(config, sources)
     with CHANGING:
-        torch.set_num_threads(1)  # of requests, for what they compute beside the search; the search keeps its own
+        torch.set_num_threads(1)  # for the threads of requests; the search keeps its own number
     return App(Service(config, models, keys, detector=open_detector(models)), ROUTES, DIALECTS)
 
 
@@ -152,11 +152,11 @@ def describe(config: ServeConfig, models: Models, address: str) -> str:
         ready = f"the runs in {config.runs}; ready: open {address}/runs in a browser"
         return f"{ready}\nto translate, too, name a model: -m FOLDER"
     by_folder: dict[Path, list[Served]] = {}
-    for one in models.by_pair.values():
-        by_folder.setdefault(one.source.folder, []).append(one)
+    for model in models.by_pair.values():
+        by_folder.setdefault(model.source.folder, []).append(model)
     lines = [
-        f"{name_pairs(own)}: {folder}, {own[0].rate:.1f} sentences/s one after the other"
-        for folder, own in by_folder.items()
+        f"{name_pairs(group)}: {folder}, {group[0].rate:.1f} sentences/s one after the other"
+        for folder, group in by_folder.items()
     ]
     pair, engine = next((pair, served.translator.engine) for pair, served in models.by_pair.items())
     fields = f"-d q='A sentence.' -d source={pair.source} -d target={pair.target}"
@@ -176,7 +176,7 @@ def describe(config: ServeConfig, models: Models, address: str) -> str:
 def name_pairs(served: Sequence[Served]) -> str:
     """Return the pairs of a model: 'en-de, de-en', and how many more there are."""
     more = len(served) - SHOWN
-    return ", ".join(str(one.pair) for one in served[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+    return ", ".join(str(model.pair) for model in served[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def accept_all(listener: socket.socket) -> Iterator[socket.socket]:
@@ -187,7 +187,7 @@ def accept_all(listener: socket.socket) -> Iterator[socket.socket]:
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which stops as a server behind others has to: first it says so, then it stops listening."""
+    """Run uvicorn, but stop as a server behind a proxy must: announce it first, then stop listening."""
 
     def __init__(self, service: Service, app: App, beat: Callable[[float], None] | None = None):
         """Take the application and what it serves.

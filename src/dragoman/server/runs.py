@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from dragoman.config import TrainingConfig
 from dragoman.errors import DragomanError, UsageError
 from dragoman.inspection.plots.training import parse_row
@@ -57,19 +59,19 @@ class Piece:
     damaged: int  # lines that could not be read
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(Struct):
     """How far a run is."""
 
+    name: str
     state: str  # running, finished, stopped (so it says), or silent (killed, perhaps)
     step: int
-    steps: int | None  # of the whole run; None: unknown
+    steps: int | None  # of the whole run, unless it ends sooner; None: unknown
     seconds: float  # of training so far
-    seconds_left: float | None  # None: unknown
+    seconds_left: float | None  # at most; None: unknown
     best: float | None  # score of the best validation; None: there was none
     best_step: int
-    metric: str  # that decides which is the best
-    finished: str  # why, in words; '' while there is more to do
+    metric: str  # bleu, chrf or loss, which decides which is the best
+    finished: str  # why it has ended, in words; '' while there is more to do
     silent: float  # seconds since it has written something
     checkpoints: list[int]  # their steps
 
@@ -120,6 +122,7 @@ class RunFolders:
         best = -progress.best_score if settings.stop_on == "loss" else progress.best_score
         kept = self.checkpoints(run)
         return Standing(
+            run.name,
             state,
             step,
             step if ended else steps,
@@ -168,7 +171,7 @@ class RunFolders:
         if start > file.stat().st_size:
             start = 0
         lines, end, more = read_lines(file, start, READ)
-        found: dict[str, dict[int, Point]] = {name: {} for name in CURVES}
+        by_name: dict[str, dict[int, Point]] = {name: {} for name in CURVES}
         damaged = 0
         for line in lines:
             if not (row := parse_row(line)):
@@ -177,8 +180,8 @@ class RunFolders:
             kind, step, numbers = row
             for name, (event, field) in CURVES.items():
                 if kind == event and field in numbers:  # of a step that was repeated, the last row counts
-                    found[name][step] = Point(step, numbers.get("seconds"), numbers[field])
-        curves = {name: thin([points[step] for step in sorted(points)]) for name, points in found.items()}
+                    by_name[name][step] = Point(step, numbers.get("seconds"), numbers[field])
+        curves = {name: thin([points[step] for step in sorted(points)]) for name, points in by_name.items()}
         return Piece(curves, start, end, more, damaged)
 
     def sampled(self, run: Path) -> list[int]:
@@ -200,14 +203,14 @@ class RunFolders:
             return []
         with file.open("rb") as opened:
             text = opened.read(MOST_SAMPLES).decode(errors="replace")
-        found: list[dict[str, str]] = []
+        samples: list[dict[str, str]] = []
         for line in text.split("\n"):
             name, value = line[:13].strip(), line[13:]
             if name == "source":
-                found.append({})
-            if found and name in ("source", "reference", "now", "before", "tag", "target tag"):
-                found[-1][name] = value
-        return found
+                samples.append({})
+            if samples and name in ("source", "reference", "now", "before", "tag", "target tag"):
+                samples[-1][name] = value
+        return samples
 
 
 def read_lines(file: Path, start: int, most: int) -> tuple[list[bytes], int, bool]:

@@ -1,4 +1,4 @@
-"""Hold what the handlers of all routes share."""
+"""Share among the handlers of all routes: models, settings, keys, counts, and locks."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ class Service:
 
     @contextmanager
     def turn(self, ticket: Ticket, lock: "threading.Lock | None" = None) -> Iterator[None]:
-        """Hold the lock of what is computed besides searches, such as word scores, so that requests take turns for it.
+        """Take the lock of what is computed besides searches, such as word scores, for the length of a block.
 
         lock: in the place of that one. While waiting for it, raise Late or Gone if the ticket is late or cancelled.
         """

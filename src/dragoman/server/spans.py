@@ -30,16 +30,16 @@ class Words(NamedTuple):
 
 def find_segments(translated: Translated) -> Iterator[Piece]:
     """Yield the segments of a text, in order: what was translated at once. None of a text that stayed as it is."""
-    if not translated.found:
+    if not translated.translations:
         return
     document, shift = translated.document, 0  # how much longer the translation is so far
     changed = {
         change.passage.start: change.translations[0]
-        for change in document.changes([one.text for one in translated.found])
+        for change in document.changes([translation.text for translation in translated.translations])
     }
-    for passage, one in zip(document.passages, translated.found, strict=True):
+    for passage, translation in zip(document.passages, translated.translations, strict=True):
         new = changed.get(passage.start, passage.texts[0])
-        yield from segments_of_line(passage.texts[0], new, one, passage.start, passage.start + shift)
+        yield from segments_of_line(passage.texts[0], new, translation, passage.start, passage.start + shift)
         shift += len(new) - (passage.end - passage.start)
 
 
@@ -76,9 +76,7 @@ def copies(gap: str, at: int, there: int) -> Iterator[Piece]:
         yield Piece((at + first, at + last), (there + first, there + last))
 
 
-def annotate(
-    translated: Translated, annotator: Annotator, tag: str, *, scores: bool, others: bool, links: bool
-) -> Words:
+def annotate(translated: Translated, annotator: Annotator, tag: str, scores: bool, others: bool, links: bool) -> Words:
     """Return what a model says of the words of a text, which are counted over all of its lines.
 
     tag: what stood in front of each segment; scores, others, links: which of them to compute. Words that were copied
@@ -87,10 +85,10 @@ def annotate(
     text, new = translated.document.original, translated.text
     pieces = list(with_copies(text, find_segments(translated)))
     whole = [
-        (text[one.source[0] : following.source[0]], new[one.target[0] : following.target[0]])
-        for one, following in pairwise(pieces)
+        (text[piece.source[0] : following.source[0]], new[piece.target[0] : following.target[0]])
+        for piece, following in pairwise(pieces)
     ]
-    tokens = [one.tokens for one in pieces[:-1]]
+    tokens = [piece.tokens for piece in pieces[:-1]]
     return Words(
         annotator.word_scores([whole], [tag], [tokens])[0] if scores else [],
         annotator.others([whole], [tag], [tokens])[0] if others else [],

@@ -10,9 +10,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from dragoman.files import lock_file, read_json, replace_file
 from dragoman.server.keys import digest
 from dragoman.server.reading import Refusal
+from dragoman.storage.locks import lock_file
+from dragoman.storage.records import read_json
+from dragoman.storage.writing import replace_file
 
 NAME = re.compile(r"[0-9a-f]{32}")
 PRIVATE = 0o700  # permissions of folders with what strangers have sent
@@ -23,7 +25,7 @@ MAX_RECORDS, MAX_BYTES = 1000, 64 << 20  # of one owner
 class Store:
     """Records in a folder, as JSON. Several servers may share it.
 
-    The name of a file says whose it is, so that nobody has to read those of others to find their own.
+    The name of a file tells its owner, so finding the records of one owner reads no others.
     """
 
     def __init__(self, folder: Path | None, kind: str):
@@ -56,16 +58,16 @@ class Store:
                     return dict(record)
             except (OSError, ValueError, TypeError, KeyError):
                 pass
-        raise Refusal(404, f"there is nothing with this name among the {self.kind}")
+        raise Refusal(404, f"no such item among the {self.kind}")
 
     def all(self, owner: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the names and records of an owner, the oldest first."""
-        found = []
+        records = []
         for file in self._files(owner):
             name = file.stem.rpartition("-")[2]
             with contextlib.suppress(Refusal):  # deleted meanwhile
-                found.append((name, self.read(name, owner)))
-        yield from sorted(found, key=lambda item: (item[1]["written"], item[0]))
+                records.append((name, self.read(name, owner)))
+        yield from sorted(records, key=lambda item: (item[1]["written"], item[0]))
 
     def has(self, name: str, owner: str) -> bool:
         """Return whether an owner has a record with this name."""
@@ -83,12 +85,10 @@ class Store:
         return lock_file(self.folder.with_suffix(".lock"), wait=True)
 
     def _path(self, name: str, owner: str) -> Path:
-        """Return the file of a record."""
         assert self.folder
         return self.folder / f"{digest(owner)[:16]}-{name}.json"
 
     def _files(self, owner: str) -> list[Path]:
-        """Return the files of the records of an owner."""
         return list(self.folder.glob(f"{digest(owner)[:16]}-*.json")) if self.folder else []
 
 

@@ -33,13 +33,10 @@ class Task:
 
 @dataclass(frozen=True)
 class Translated:
-    """A text, translated: its document, the translation of each of its passages, the whole, and other translations.
-
-    No translation is there twice.
-    """
+    """A text, translated: its document, the translation of each passage, the whole, and others, none of them twice."""
 
     document: Document
-    found: tuple[Translation, ...]
+    translations: tuple[Translation, ...]
     text: str
     alternatives: tuple[str, ...] = ()
     scores: tuple[float, ...] = ()  # of the alternatives
@@ -53,20 +50,20 @@ def translate_texts(call: Call, texts: Sequence[str], sources: Sequence[str], ta
     the request says, and Refusal for a glossary with two models. Their characters count as used by who asks.
     """
     documents = [read_text(text, task.parse) for text in texts]
-    every = [task.prefixes] * len(texts) if isinstance(task.prefixes, str) else task.prefixes
+    prefixes = [task.prefixes] * len(texts) if isinstance(task.prefixes, str) else task.prefixes
     results = [Translated(document, (), text) for document, text in zip(documents, texts, strict=True)]
     for source in dict.fromkeys(sources):
         if source == task.target:
             continue
         translator = call.service.models.path(source, task.target)[-1].translator
-        own = [index for index, language in enumerate(sources) if language == source]
-        lines = [line for index in own for line in documents[index].texts]
+        same = [index for index, language in enumerate(sources) if language == source]
+        lines = [line for index in same for line in documents[index].texts]
         # A translation begins with its prefix, so only its first line does.
-        prefixes = [every[index] * (line == 0) for index in own for line in range(len(documents[index].texts))]
-        found = iter(translate_lines(call, lines, prefixes, source, task))
-        for index in own:
-            passages = tuple(next(found) for _ in documents[index].texts)
-            parts = sum(len(one.segments) for one in passages if translator.cuts_sentence(one))
+        begins = [prefixes[index] * (line == 0) for index in same for line in range(len(documents[index].texts))]
+        translated = iter(translate_lines(call, lines, begins, source, task))
+        for index in same:
+            passages = tuple(next(translated) for _ in documents[index].texts)
+            parts = sum(len(line.segments) for line in passages if translator.cuts_sentence(line))
             results[index] = replace(put_together(documents[index], passages, task), parts=parts)
     call.service.usage.add(call.caller, sum(map(len, texts)))
     return results
@@ -84,14 +81,15 @@ def translate_lines(
         return last.translate(lines, task.tag, prefixes)
     (first,) = before
     through = first.translate(lines, task.tag)
+    results = last.translate([pivot.text for pivot in through], "", prefixes)
     return [
         replace(
-            one,
-            finished=pivot.finished and one.finished,
-            flags=tuple(dict.fromkeys((*pivot.flags, *one.flags))),
-            retried=pivot.retried or one.retried,
+            result,
+            finished=pivot.finished and result.finished,
+            flags=tuple(dict.fromkeys((*pivot.flags, *result.flags))),
+            retried=pivot.retried or result.retried,
         )
-        for pivot, one in zip(through, last.translate([one.text for one in through], "", prefixes), strict=True)
+        for pivot, result in zip(through, results, strict=True)
     ]
 
 
@@ -117,20 +115,20 @@ def translators_of(call: Call, source: str, task: Task) -> list[Translator]:
     return legs
 
 
-def put_together(document: Document, found: Sequence[Translation], task: Task) -> Translated:
+def put_together(document: Document, translations: Sequence[Translation], task: Task) -> Translated:
     """Return a document with its texts translated, and its alternatives: the second best of all texts, and so on.
 
     A text with fewer alternatives than others keeps its last one.
     """
-    ranked = [(one, *one.alternatives) for one in found]
-    count = max((len(own) for own in ranked), default=1)
+    ranked = [(line, *line.alternatives) for line in translations]
+    count = max((len(choices) for choices in ranked), default=1)
     scores: dict[str, float] = {}
     for rank in range(count):
-        chosen = [own[min(rank, len(own) - 1)] for own in ranked]
-        scores.setdefault(document.fill_text([one.text for one in chosen]), sum(one.score for one in chosen))
+        chosen = [choices[min(rank, len(choices) - 1)] for choices in ranked]
+        scores.setdefault(document.fill_text([line.text for line in chosen]), sum(line.score for line in chosen))
     best, *others = scores
     others = others[: task.alternatives]
-    return Translated(document, tuple(found), best, tuple(others), tuple(scores[other] for other in others))
+    return Translated(document, tuple(translations), best, tuple(others), tuple(scores[other] for other in others))
 
 
 def detect_sources(
@@ -142,7 +140,7 @@ def detect_sources(
     """
     if parse is not FORMS["text"]:
         inside = [read_text(text, parse).texts for text in texts]
-        texts = ["\n".join(placeholders.remove(one)[0] for one in found) for found in inside]
+        texts = ["\n".join(placeholders.remove(line)[0] for line in lines) for lines in inside]
     models = service.models
     among = {target, *(source for source in models.sources if models.path(source, target))}
     detector = service.need_detector()

@@ -15,7 +15,7 @@ import torch
 
 from dragoman.data.corpus import SHOWN, first_few
 from dragoman.errors import DragomanError, plural
-from dragoman.files import atomic_file, delete_folder, fingerprint, name_errors, replace_file, sync
+from dragoman.storage.writing import atomic_file, delete_folder, fingerprint, name_errors, replace_file, sync
 from dragoman.synthesis.job import Job, LocatedText, Record, as_json, inputs_changed_error
 from dragoman.synthesis.noise import add_noise
 from dragoman.synthesis.progress import TextProgress
@@ -188,5 +188,4 @@ def read_block(file: Path, provenance: str) -> tuple[Record, bytes]:
 
 
 def sha256(data: bytes) -> str:
-    """Return the SHA-256 of some bytes in hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()

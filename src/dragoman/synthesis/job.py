@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from dragoman.config import SearchConfig, as_dict
-from dragoman.data.corpus import LeftOut, read_lines, stream_rows
-from dragoman.data.spec import CorpusSpec, check_present, display_path
+from dragoman.data.corpus import LeftOut, stream_rows
+from dragoman.data.lines import display_path, read_lines
+from dragoman.data.spec import CorpusSpec, check_present
 from dragoman.errors import DragomanError
-from dragoman.files import MANIFEST, MAX_TABLE_SIZE, delete_folder, fingerprint, new_file, read_json
-from dragoman.model_folder import find_model, verify_files
+from dragoman.model_folder import fetch_model, verify_files
+from dragoman.storage.records import MAX_TABLE_SIZE, read_json
+from dragoman.storage.writing import MANIFEST, atomic_file, delete_folder, fingerprint
 
 RECORD = "record.json"  # of a job in progress, beside its blocks
 Record = dict[str, Any]  # JSON: what a job makes, and from what
@@ -58,21 +60,17 @@ class Job:
 
     @property
     def blocks_folder(self) -> Path:
-        """The folder of the finished blocks."""
         return self.out.with_name(f"{self.out.name}.parts")
 
     @property
     def record_file(self) -> Path:
-        """Return the path of the record of what the finished file was made from."""
         return self.out.with_name(f"{self.out.name}.json")
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files with the texts."""
         return self.text.files if isinstance(self.text, CorpusSpec) else self.text
 
     def block_file(self, number: int) -> Path:
-        """Return the path of a finished block."""
         return self.blocks_folder / f"{number:08d}"
 
     @property
@@ -85,7 +83,7 @@ class Job:
 
         Raise DragomanError where the model or a file is missing or damaged.
         """
-        folder = find_model(self.model)
+        folder = fetch_model(self.model)
         verify_files(folder)
         check_present(self.files)
         corpus = self.text if isinstance(self.text, CorpusSpec) else None
@@ -170,7 +168,7 @@ def start_record(job: Job, provenance: Record) -> Record:
         "notes": notes,
     }
     try:
-        with new_file(file) as draft:
+        with atomic_file(file, new=True) as draft:
             draft.write_bytes(as_json(record))
     except FileExistsError:  # another process was faster
         return start_record(job, provenance)

@@ -9,13 +9,11 @@ class TextProgress(ProgressDisplay):
     """Show how many texts are translated: as a bar on a terminal, in a log as a line from time to time."""
 
     def begin(self, name: str, total: int) -> None:
-        """Start showing progress towards `total` texts for the file `name`."""
         self.name, self.total = name, total
         self.began = self.last_line = time.monotonic()
         self.start()
 
     def show_done(self, count: int) -> None:
-        """Show that `count` texts are done."""
         share = min(count / self.total, 1)
         spent = max(time.monotonic() - self.began, 1e-9)
         figures = (

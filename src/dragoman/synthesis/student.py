@@ -6,10 +6,10 @@ import torch
 
 from dragoman.config import RunConfig
 from dragoman.data.tokenizer import PAD
-from dragoman.files import delete_folder, new_folder
 from dragoman.model import Model, build, parameter_count
 from dragoman.model.transformer import Transformer
 from dragoman.model_folder import copy_records, load_model, write_model
+from dragoman.storage.writing import delete_folder, new_folder
 from dragoman.text import languages, scripts
 from dragoman.text.extent import SourceExtent
 from dragoman.text.origin import Origin
@@ -45,8 +45,8 @@ def inherit_weights(student: Model, teacher: Model) -> int:
     if not both_transformers or student.config.d_model != teacher.config.d_model:
         return 0
     theirs, count = dict(teacher.named_parameters()), 0
-    for name, own in student.named_parameters():
-        if name in theirs and theirs[name].shape == own.shape:
-            own.copy_(theirs[name])
-            count += own.numel()
+    for name, parameter in student.named_parameters():
+        if name in theirs and theirs[name].shape == parameter.shape:
+            parameter.copy_(theirs[name])
+            count += parameter.numel()
     return count

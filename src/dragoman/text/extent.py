@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dragoman.files import read_record
+from dragoman.storage.records import read_record
 from dragoman.text.scripts import read_scripts
 
 
 @dataclass(frozen=True)
 class SourceExtent:
-    """Hold how many sentences and how many tokens, EOS not included, 95 of 100 training sources had at most."""
+    """Say how many sentences and how many tokens, EOS not included, 95 of 100 training sources had at most."""
 
     RECORD: ClassVar = "extent.json"  # in a model folder
 
@@ -22,7 +22,6 @@ class SourceExtent:
     tokens: int
     wordless: bool = False  # whether most sources had no letters, as in a corpus of numbers
     scripts: tuple[str, ...] = ()  # in which the sources were written, as `text.scripts` names them
-    terms: bool = False  # whether some sources had target terms in them, between marks (training.terms)
     tagged: bool = False  # whether all sources had a tag in front
 
     def as_json(self) -> str:
@@ -31,16 +30,14 @@ class SourceExtent:
 
     @classmethod
     def load(cls, folder: Path) -> "SourceExtent | None":
-        """Read the record of a model folder; None where there is none.
-
-        Raise DragomanError where the file is not such a record.
-        """
+        """Read the record of a folder, None without one. Raise DragomanError where the file is no such record."""
 
         def make(record: Any) -> SourceExtent:
+            record.pop("terms", None)  # a removed experiment: such a model translates like any other
             extent = cls(**{**record, "scripts": tuple(record.get("scripts", ()))})
             if any(type(number) is not int or number < 1 for number in (extent.sentences, extent.tokens)):
                 raise ValueError
-            if any(type(flag) is not bool for flag in (extent.wordless, extent.terms, extent.tagged)) or any(
+            if any(type(flag) is not bool for flag in (extent.wordless, extent.tagged)) or any(
                 type(script) is not str for script in extent.scripts
             ):
                 raise ValueError

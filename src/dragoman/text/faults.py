@@ -76,7 +76,6 @@ def is_empty(source: str, output: str) -> bool:
 
 
 def _has_meaning(character: str) -> bool:
-    """Return whether a character is a letter, a digit or a symbol such as "©"."""
     return character.isalnum() or unicodedata.category(character)[0] == "S"
 
 
@@ -130,10 +129,7 @@ def _repetitions(text: str) -> list[tuple[str, float]]:
 
 
 def _longest_run(text: str, length: int) -> tuple[str, float]:
-    """Return the unit of `length` characters that is repeated most often in a row, and how often.
-
-    For "ababa" and 2 that is ("ba", 2.5).
-    """
+    """Return the unit of `length` characters most often repeated in a row, and how often: ("ba", 2.5) for "ababa"."""
     best = end = run = 0
     for index in range(length, len(text)):
         run = run + 1 if text[index] == text[index - length] else 0

@@ -16,8 +16,7 @@ from typing import Generic, Literal, TypeVar, get_args
 import regex
 
 from dragoman.config.fields import check_argument, quote_value
-from dragoman.data.corpus import read_lines
-from dragoman.data.spec import display_path
+from dragoman.data.lines import display_path, read_lines
 from dragoman.data.tokenizer import normalise
 from dragoman.data.unspaced import UNSPACED
 from dragoman.errors import DragomanError, UsageError
@@ -102,12 +101,9 @@ class Trie(Generic[Value]):
         node.values.append(value)
 
     def matches(self, atoms: Sequence[str], start: int) -> "Iterator[tuple[int, Trie[Value]]]":
-        """Yield (end, node) for every inserted sequence that is atoms[start:end], the shortest first.
-
-        There is none where `start` is inside a word of Hangul.
-        """
+        """Yield (end, node) for every inserted sequence that is atoms[start:end], the shortest first."""
         if start and HANGUL.match(atoms[start]) and HANGUL.match(atoms[start - 1]):
-            return  # inside a word
+            return  # inside a word of Hangul
         node: Trie[Value] | None = self
         for end in range(start, len(atoms)):
             node = node.children.get(atoms[end]) if node else None

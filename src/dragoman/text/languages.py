@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dragoman.config.languages import LanguagePair, parse_pair
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import read_listed
+from dragoman.storage.records import read_listed
 
 RECORD = "languages.json"  # in a model folder
 
@@ -17,10 +17,7 @@ def languages_json(pair: LanguagePair) -> str:
 
 
 def read_languages(folder: Path) -> LanguagePair | None:
-    """Return the languages that a model folder records; None where it records none.
-
-    Raise DragomanError where the record does not name two languages.
-    """
+    """Read the pair in a model folder, None without a record. Raise DragomanError where it names no two languages."""
     file = folder / RECORD
     if (text := read_listed(file)) is None:
         return None

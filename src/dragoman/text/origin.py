@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dragoman.files import read_record
+from dragoman.storage.records import read_record
 
 MAX_TEXT = 1000  # characters
 
@@ -25,15 +25,12 @@ class Origin:
 
     @classmethod
     def load(cls, folder: Path) -> "Origin | None":
-        """Read the record of a model folder; None where there is none.
-
-        Raise DragomanError where the file is not such a record.
-        """
+        """Read the record of a folder, None without one. Raise DragomanError where the file is no such record."""
 
         def make(fields: Any) -> Origin:
-            found = cls(**fields)
-            if not all(isinstance(value, str) and len(value) <= MAX_TEXT for value in (found.origin, found.licence)):
+            origin = cls(**fields)
+            if not all(isinstance(value, str) and len(value) <= MAX_TEXT for value in (origin.origin, origin.licence)):
                 raise ValueError
-            return found
+            return origin
 
         return read_record(folder / cls.RECORD, "a record of an origin and a licence", make)

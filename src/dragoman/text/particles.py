@@ -8,9 +8,7 @@ LETTERS = {"L": "엘", "M": "엠", "N": "엔", "R": "알"}  # whose names end in
 
 
 def fit_particles(text: str) -> str:
-    """Return the text with the one form of each particle that fits: '사과(은/는)' becomes '사과는', 'LSTM(은/는)'
-    'LSTM은'.
-    """
+    """Return the text with the form of each particle that fits: '사과(은/는)' becomes '사과는'."""
     return PARTICLE.sub(lambda match: match[1] + choose_particle(match[1], match[2], match[3]), text)
 
 

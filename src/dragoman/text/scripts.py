@@ -1,16 +1,14 @@
 """Tell which scripts a text or a language is written in: LATIN, HANGUL, CJK, ..., as Unicode names them."""
 
-import contextlib
-import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from dragoman.errors import DragomanError
-from dragoman.files import read_listed
+from dragoman.storage.records import read_record
 
 RECORD = "scripts.json"  # in a model folder
 MIN_SHARE = 0.005
@@ -55,26 +53,22 @@ def direction_warning(name: str, texts: Iterable[str], reads: Sequence[str], wri
     Where training did not record what the model reads, it is one where they are in the scripts that it writes, unless
     that is Latin, in which most languages are written. name: of the texts.
     """
-    own = usual_scripts(islice(texts, SAMPLE))
-    if not own or (set(own) & set(reads) if reads else own != list(writes) or own == ["LATIN"]):
+    scripts = usual_scripts(islice(texts, SAMPLE))
+    if not scripts or (set(scripts) & set(reads) if reads else scripts != list(writes) or scripts == ["LATIN"]):
         return ""
     knows = f"reads {name_scripts(reads)}" if reads else f"writes {name_scripts(writes)}"
     return (
-        f"{name}: written in {name_scripts(own)} script, but the model {knows}: use a model that "
+        f"{name}: written in {name_scripts(scripts)} script, but the model {knows}: use a model that "
         "translates from the language of the text"
     )
 
 
 def read_scripts(folder: Path) -> tuple[str, ...]:
-    """Return the scripts that training recorded in a model folder, none where it did not.
+    """Read the scripts in a model folder, () without a record. Raise DragomanError where it is not a list of them."""
 
-    Raise DragomanError where the record is not a list of scripts.
-    """
-    file = folder / RECORD
-    if (text := read_listed(file)) is None:
-        return ()
-    with contextlib.suppress(ValueError, RecursionError):
-        scripts = json.loads(text)
-        if isinstance(scripts, list) and all(isinstance(script, str) for script in scripts):
-            return tuple(scripts)
-    raise DragomanError(f"{file}: not a list of scripts")
+    def make(scripts: Any) -> tuple[str, ...]:
+        if not isinstance(scripts, list) or not all(isinstance(script, str) for script in scripts):
+            raise ValueError
+        return tuple(scripts)
+
+    return read_record(folder / RECORD, "a list of scripts", make) or ()

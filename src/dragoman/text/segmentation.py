@@ -33,9 +33,7 @@ SENTENCE = regex.compile(
     | {LINE_BREAK}(?:\s*+{LINE_BREAK})*+\s*+""",
     regex.VERBOSE | regex.IGNORECASE,
 )
-CLAUSE = regex.compile(
-    rf"(?P<mark>[\p{{SB=STerm}}\p{{SB=ATerm}}\p{{SB=SContinue}};；…‥]++){CLOSERS}(?P<space>\s*+)",
-)
+CLAUSE = regex.compile(rf"(?P<mark>[\p{{SB=STerm}}\p{{SB=ATerm}}\p{{SB=SContinue}};；…‥]++){CLOSERS}(?P<space>\s*+)")
 SPACE = regex.compile(r"\s++")
 CLUSTER = regex.compile(r"\p{RI}{2}\p{M}*+|\X")  # a flag is two letters; \X would take all flags in a row for one
 
@@ -122,7 +120,6 @@ def _split_clauses(text: str) -> list[str]:
 
 
 def _split_words(text: str) -> list[str]:
-    """Return the text in pieces that end after white space; joined they are the text."""
     return _split(text, SPACE)
 
 

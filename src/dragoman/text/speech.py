@@ -49,11 +49,11 @@ def korean(catalogue: Path, context: str) -> Say:
     def say(text: str) -> str:
         if text in fixed:
             return fixed[text]
-        for english, own, quoted in patterns:
+        for english, template, quoted in patterns:
             if match := english.fullmatch(text):
                 places = enumerate(match.groups(), start=1)
                 values = [value if str(number) in quoted else say_value(value) for number, value in places]
-                return fit_particles(fill(own, values))
+                return fit_particles(fill(template, values))
         return text
 
     def say_value(value: str) -> str:

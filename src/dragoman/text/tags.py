@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from dragoman.files import read_record
+from dragoman.storage.records import read_record
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,7 @@ class DefaultTags:
 
     @classmethod
     def load(cls, folder: Path) -> "DefaultTags":
-        """Read the record of a model folder; no tags where there is none.
-
-        Raise DragomanError where the file is not such a record.
-        """
+        """Read the record of a folder, no tags without one. Raise DragomanError where the file is no such record."""
 
         def make(fields: Any) -> DefaultTags:
             tags = cls(**fields)
@@ -56,10 +53,7 @@ class LanguageTags:
 
     @classmethod
     def load(cls, folder: Path) -> "LanguageTags | None":
-        """Read the record of a model folder; None where there is none.
-
-        Raise DragomanError where the file is not such a record.
-        """
+        """Read the record of a folder, None without one. Raise DragomanError where the file is no such record."""
 
         def make(fields: Any) -> LanguageTags:
             record = cls(**fields)

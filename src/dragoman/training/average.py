@@ -1,5 +1,6 @@
 """Average checkpoints: one model with the mean of their weights, section 6.1."""
 
+import os
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -10,14 +11,15 @@ from dragoman.alignment.heads import AlignmentHead
 from dragoman.config import as_dict
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import new_folder
 from dragoman.model import Model
-from dragoman.model_folder import copy_records, find_model, named_tensors, read_model, write_model
+from dragoman.model_folder import copy_records, fetch_model, read_model, write_model
+from dragoman.model_folder.weights import named_tensors
+from dragoman.storage.writing import new_folder
 from dragoman.text import languages, scripts
 from dragoman.text.extent import SourceExtent
 from dragoman.text.origin import Origin
 from dragoman.text.tags import DefaultTags, LanguageTags
-from dragoman.training.card import card_of_average, relative_path
+from dragoman.training.card import card_of_average
 
 
 def average(folders: Sequence[Path], out: Path) -> None:
@@ -28,19 +30,18 @@ def average(folders: Sequence[Path], out: Path) -> None:
     """
     refuse_existing(out)
     # A sum depends on its order, if only in its last bits.
-    folders = sorted(find_model(folder).resolve() for folder in folders)
+    folders = sorted(fetch_model(folder).resolve() for folder in folders)
     for folder, following in pairwise(folders):
         if folder == following:
-            raise UsageError(f"{relative_path(folder)}: named twice; each checkpoint counts once")
+            raise UsageError(f"{os.path.relpath(folder)}: named twice; each checkpoint counts once")
     model, tokenizers = read_model(folders[0])
     sums = [tensor.double() for _, tensor in named_tensors(model)]
     for folder in folders[1:]:
-        other, its_tokenizers = read_model(folder)
-        if difference := difference_of(other, its_tokenizers, model, tokenizers):
-            raise DragomanError(
-                f"{relative_path(folder)}: cannot be averaged with {relative_path(folders[0])}: {difference}"
-            )
-        for total, (_, tensor) in zip(sums, named_tensors(other), strict=True):
+        added, its_tokenizers = read_model(folder)
+        if difference := difference_of(added, its_tokenizers, model, tokenizers):
+            names = os.path.relpath(folder), os.path.relpath(folders[0])
+            raise DragomanError(f"{names[0]}: cannot be averaged with {names[1]}: {difference}")
+        for total, (_, tensor) in zip(sums, named_tensors(added), strict=True):
             total += tensor
     with torch.no_grad():
         for total, (_, tensor) in zip(sums, named_tensors(model), strict=True):

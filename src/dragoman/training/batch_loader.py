@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dragoman.data.batches import Batch
 from dragoman.errors import DragomanError
-from dragoman.threads import granted_cores
+from dragoman.runtime.threads import granted_cores
 
 MAX_WORKERS = 8  # by default
 AHEAD = 4  # batches that each worker makes in advance
@@ -74,7 +74,7 @@ def load_batches(
         batch_size=None,
         sampler=turns,
         num_workers=workers,
-        collate_fn=as_it_is,
+        collate_fn=lambda batch: batch,
         pin_memory=pin,
         generator=torch.Generator(),  # not the one that dropout is drawn from
         **options,
@@ -115,8 +115,3 @@ def begin_worker(closing: Any, number: int) -> None:
     signal.signal(signal.SIGTERM, end_if_closing)
     signal.set_wakeup_fd(-1)  # where the training learns of its own signals
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-
-
-def as_it_is(batch: MicroBatches) -> MicroBatches:
-    """Return the micro-batches unchanged."""
-    return batch

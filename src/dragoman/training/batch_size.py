@@ -23,10 +23,7 @@ SENTENCE = 32  # tokens, where the model's positions are enough
 
 
 def batch_tokens_that_fit(config: RunConfig, tokenizers: Tokenizers, group: ProcessGroup, journal: Journal) -> int:
-    """Return the fastest size of a batch that fits in memory, in tokens, for all processes together.
-
-    It trains a new model on random sentences, and logs the result.
-    """
+    """Return, and log, the fastest batch that fits in memory, in tokens of all processes: a trial on random text."""
     forget_peak(group.device)  # of an earlier run in this process
     settings = replace(config.training, batch_tokens=SMALLEST, micro_batches=1, deterministic=False, shard=False)
     model = build(config.model, len(tokenizers.source), tokenizers.target_vocabulary, PAD)
@@ -60,7 +57,7 @@ def tokens_per_second(learner: Learner, tokens: int, length: int, vocabulary: in
     device = learner.group.device
     random = torch.Generator().manual_seed(tokens)
     ids = torch.randint(PAD + 3, vocabulary, (2, tokens // length, length - 1), generator=random).tolist()
-    batch = Batch.of(*ids)
+    batch = Batch.from_pairs(*ids)
     for turn in range(2):  # the first one warms up
         began = time.monotonic()
         result = learner.compute_gradient([batch], tokens, (turn,))

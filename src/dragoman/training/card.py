@@ -10,7 +10,8 @@ from dragoman.config import RunConfig
 from dragoman.console import format_duration
 from dragoman.data.dataset import Pairs
 from dragoman.errors import plural
-from dragoman.files import CARD, MAX_RECORD_SIZE
+from dragoman.storage.records import MAX_RECORD_SIZE
+from dragoman.storage.writing import CARD
 from dragoman.training.checkpoint import TrainingProgress
 
 
@@ -39,7 +40,7 @@ def card_of_average(name: str, folders: Sequence[Path]) -> str:
         name,
         f"The mean of the weights of {plural(len(folders), 'checkpoint')}. It has not been scored. "
         f"Written on {today()}.",
-        "\n".join(f"- {relative_path(folder)}" for folder in folders),
+        "\n".join(f"- {os.path.relpath(folder)}" for folder in folders),
         f"The card of {folders[-1].name}:",
         "\n".join(f"> {line}".rstrip() for line in last),
     )
@@ -66,11 +67,6 @@ def read_card(folder: Path) -> str:
 def describe_pairs(config: RunConfig, pairs: Pairs) -> str:
     """Return '1,234 pairs', with ', concatenated ones included' where the settings concatenate."""
     return f"{plural(len(pairs), 'pair')}" + ", concatenated ones included" * bool(config.training.concatenate)
-
-
-def relative_path(folder: Path) -> str:
-    """Return a path relative to the working directory."""
-    return os.path.relpath(folder)
 
 
 def today() -> str:

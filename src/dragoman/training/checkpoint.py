@@ -19,22 +19,17 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
-from dragoman import formats
 from dragoman.config.fields import CountOrZero, check_fields
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import delete_folder, draft_of, lock_file, name_errors, new_folder, read_json, replace_link
 from dragoman.model import Model
-from dragoman.model_folder import (
-    FILES,
-    TRAINING_STATE,
-    find_damage,
-    load_model,
-    read_manifest,
-    read_tensors,
-    verify_files,
-    write_model,
-)
+from dragoman.model_folder import load_model, verify_files, write_model
+from dragoman.model_folder.manifest import FILES, TRAINING_STATE, find_damage, read_manifest
+from dragoman.model_folder.weights import read_tensors
+from dragoman.storage import formats
+from dragoman.storage.locks import lock_file
+from dragoman.storage.records import read_json
+from dragoman.storage.writing import delete_folder, draft_of, name_errors, new_folder, replace_link
 
 NAME = re.compile(r"step-\d{8,10}(-again)*")
 STEP = len("step-00000000")  # as a folder is called; one that is saved again has more after it
@@ -45,7 +40,7 @@ UNKNOWN_LOSS = 1e9  # nats per token; JSON has no infinity
 
 @dataclass
 class TrainingProgress:
-    """Hold how far a run has come. With weights and Adam's moments, it is all that the rest of the run depends on."""
+    """Record how far a run has come. With weights and Adam's moments, it is all that the rest of the run depends on."""
 
     step: CountOrZero = 0  # updates of the weights
     epoch: CountOrZero = 0

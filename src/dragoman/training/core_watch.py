@@ -13,17 +13,14 @@ TASKS = Path("/proc/self/task")
 class CoreWatch:
     """Watch how long the threads of this process are ready to compute but have no core."""
 
-    def __init__(self, tasks: Path = TASKS, every: float = EVERY):
-        self.tasks, self.every, self.noted = tasks, every, False
+    def __init__(self, tasks: Path = TASKS, interval: float = EVERY):
+        self.tasks, self.interval, self.noted = tasks, interval, False
         self.since, self.waited = time.monotonic(), seconds_waited(tasks)
 
     def note(self) -> str:
-        """Return a sentence for the user the first time that threads have waited too long; else ''.
-
-        Called after each step, it looks every `every` seconds.
-        """
+        """Return a sentence the first time that threads waited too long, else ''; it looks every `interval` seconds."""
         spent = time.monotonic() - self.since
-        if self.noted or spent < self.every:
+        if self.noted or spent < self.interval:
             return ""
         waited, threads = seconds_waited(self.tasks), torch.get_num_threads()
         share = (waited - self.waited) / (spent * threads)

@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -13,12 +14,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import Store
 from torch.distributed.rendezvous import rendezvous
 
 from dragoman.config import TrainingConfig
-from dragoman.device import device_of
 from dragoman.errors import DragomanError, UsageError
+from dragoman.runtime.device import device_of
 from dragoman.training.rendezvous import meet
 
 # While the first process prepares, it tells the others so many times within `rank_timeout` that it gets on, if it has
@@ -118,17 +118,21 @@ def init_distributed(settings: TrainingConfig) -> Iterator[ProcessGroup]:
     timeout = datetime.timedelta(minutes=settings.rank_timeout)
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
-        store, rank, size = next(start_rendezvous(timeout))
+        try:
+            store, rank, size = next(rendezvous("env://", timeout=timeout))
+        except ValueError as error:
+            raise UsageError(f"WORLD_SIZE is set, so torchrun must start all processes: {error}") from None
         store = meet(store, rank, size, timeout)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
         object_group = dist.new_group(backend="gloo", timeout=timeout)
         yield ProcessGroup(device, rank, size, object_group, timeout.total_seconds())
-    except dist.DistError as error:
-        raise process_lost_error(error) from None
     except RuntimeError as error:  # gloo reports a lost connection as a plain one
-        if "gloo" not in str(error).lower() and "connection" not in str(error).lower():
+        reason = " ".join(str(error).split())
+        if not isinstance(error, dist.DistError) and not re.search("gloo|connection", reason, re.IGNORECASE):
             raise
-        raise process_lost_error(error) from None
+        raise DragomanError(
+            f"another process of this run has ended or does not answer; the last checkpoint is kept ({reason[:300]})"
+        ) from None
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -140,22 +144,3 @@ def world_size() -> int:
     if not size.isascii() or not size.isdigit() or int(size) < 1:
         raise UsageError(f"WORLD_SIZE must be a number of processes, not '{size}'")
     return int(size)
-
-
-def start_rendezvous(timeout: datetime.timedelta) -> Iterator[tuple[Store, int, int]]:
-    """Yield the store of the processes that torchrun has started, the rank of this one, and their number.
-
-    Raise UsageError where an environment variable is missing or wrong.
-    """
-    try:
-        yield from rendezvous("env://", timeout=timeout)
-    except ValueError as error:
-        raise UsageError(f"WORLD_SIZE is set, so torchrun must start all processes: {error}") from None
-
-
-def process_lost_error(error: Exception) -> DragomanError:
-    """Return the error that a user sees for an error of PyTorch that means a lost process."""
-    reason = " ".join(str(error).split())
-    return DragomanError(
-        f"another process of this run has ended or does not answer; the last checkpoint is kept ({reason[:300]})"
-    )

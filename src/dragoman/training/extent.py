@@ -15,10 +15,7 @@ SAMPLE = 2_000  # texts of a side that are read
 
 
 def measure_extent(pairs: Pairs, tokenizer: SideTokenizer) -> SourceExtent:
-    """Return the extent of the sources of a training; their text is read in a sample that is spread evenly.
-
-    tokenizer: that of the sources.
-    """
+    """Return the extent of the sources, which `tokenizer` reads; their text is read in a sample, spread evenly."""
     rows, tags = sample_rows(pairs, SOURCE), set(tokenizer.tags.values())
     texts = [tokenizer.decode(ids.tolist()) for ids in rows]
     sentences = [len(split_sentences(text)) for text in texts]

@@ -6,7 +6,7 @@ from typing import Any
 from dragoman.config import ModelConfig, RunConfig, TransformerConfig, as_dict, read_toml
 from dragoman.config.presets import PRESETS
 from dragoman.errors import UsageError
-from dragoman.model_folder import find_model, read_config
+from dragoman.model_folder import fetch_model, read_config
 from dragoman.training.checkpoint import run_of
 from dragoman.training.resume import flatten
 
@@ -38,7 +38,7 @@ def preset_of(model: ModelConfig, wanted: Any, init_from: str) -> Any:
 
 def recorded_preset(init_from: str) -> Any:
     """Return the preset that the run of a model recorded; None for a model folder that is not in a run folder."""
-    run = run_of(find_model(Path(init_from)))
+    run = run_of(fetch_model(Path(init_from)))
     if run is None or not (run / "config.toml").exists():
         return None
     return read_toml(run / "config.toml").get("preset")
@@ -60,11 +60,11 @@ def check_shape(wanted: ModelConfig, model: ModelConfig, init_from: str) -> Mode
     return wanted
 
 
-def differences(one: ModelConfig, other: ModelConfig) -> dict[str, Any]:
-    """Return the settings of `one`, by name, that differ from those of `other`, dropout left out."""
-    own, theirs = flatten(as_dict(one)), flatten(as_dict(other))
+def differences(wanted: ModelConfig, model: ModelConfig) -> dict[str, Any]:
+    """Return the settings of `wanted`, by name, that differ from those of `model`, dropout left out."""
+    new, old = flatten(as_dict(wanted)), flatten(as_dict(model))
     return {
-        name: own.get(name, "default")
-        for name in {**own, **theirs}
-        if own.get(name) != theirs.get(name) and name.rsplit(".", 1)[-1] != "dropout"
+        name: new.get(name, "default")
+        for name in {**new, **old}
+        if new.get(name) != old.get(name) and name.rsplit(".", 1)[-1] != "dropout"
     }

@@ -9,9 +9,11 @@ from typing import Any, Literal
 from dragoman.data.dataset import Pairs
 from dragoman.data.tokenizers import JOINT, SIDES, load_tokenizer
 from dragoman.errors import DragomanError, plural
-from dragoman.files import CARD, MANIFEST, fingerprint, read_json
-from dragoman.formats import NewerFormatError
-from dragoman.model_folder import FILES, exported_for, find_damage, read_checksums, read_manifest, read_parts
+from dragoman.model_folder import read_parts
+from dragoman.model_folder.manifest import FILES, exported_for, find_damage, read_checksums, read_manifest
+from dragoman.storage.formats import NewerFormatError
+from dragoman.storage.records import read_json
+from dragoman.storage.writing import CARD, MANIFEST, fingerprint
 from dragoman.training.checkpoint import NAME, PROGRESS, read_progress
 
 
@@ -76,7 +78,7 @@ def verify_model(folder: Path) -> Iterator[Finding]:
         if not folder.exists():
             return
         if damaged:
-            yield from (Finding("damaged", file, "", expected, found) for file, expected, found in damaged)
+            yield from (Finding("damaged", file, "", expected, actual) for file, expected, actual in damaged)
         else:
             if not exported:
                 read_parts(folder)
@@ -146,15 +148,15 @@ def verify_synthetic(file: Path, record: Path) -> Iterator[Finding]:
         described = describe(expected)
     except (OSError, ValueError, TypeError, LookupError):
         return
-    if (found := fingerprint(file)) == expected:
+    if (actual := fingerprint(file)) == expected:
         yield Finding("ok", file, pairs)
     else:
-        yield Finding("damaged", file, "", described, describe(found))
+        yield Finding("damaged", file, "", described, describe(actual))
 
 
-def describe(made: dict[str, Any]) -> str:
+def describe(checksum: dict[str, Any]) -> str:
     """Return a fingerprint in words: '1,234 bytes with SHA-256 9f86d0...'."""
-    return f"{made['bytes']:,} bytes with SHA-256 {made['sha256']}"
+    return f"{checksum['bytes']:,} bytes with SHA-256 {checksum['sha256']}"
 
 
 def failed(error: Exception, path: Path) -> Finding:

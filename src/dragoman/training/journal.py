@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from dragoman.console import ProgressDisplay, format_duration, time_left
-from dragoman.files import name_errors, open_append, replace_file
+from dragoman.storage.writing import name_errors, open_append, replace_file
 from dragoman.training.memory import peak_memory
 from dragoman.training.tensorboard import TensorBoardWriter
 
@@ -32,7 +32,7 @@ def ends_mid_line(file: Path) -> bool:
 
 @dataclass(frozen=True)
 class StepMetrics:
-    """Hold what an update measured, and how far the run is."""
+    """Report what an update measured, and how far the run is."""
 
     step: int
     epoch: int  # from 0
@@ -184,10 +184,7 @@ class Journal:
         self.display.show(what, figures, share, below=(self.best_so_far,))
 
     def write_samples(self, step: int, samples: Sequence[Mapping[str, str]]) -> None:
-        """Write the samples of a validation to a file of `samples/`, and log them: names and texts, '' for none.
-
-        They are of the same dev sentences at each validation.
-        """
+        """Log the samples of a validation, names and texts, and write them to a file of `samples/`."""
         if not self.active:
             return
         lines = []

@@ -15,23 +15,23 @@ from torch import Tensor
 
 from dragoman.config import TrainingConfig
 from dragoman.data.batches import Batch
-from dragoman.device import wide_products
 from dragoman.errors import UsageError, is_out_of_memory
 from dragoman.model import Model, build_empty
 from dragoman.model.recurrent import Recurrent
+from dragoman.runtime.device import wide_products
 from dragoman.training.batch_loader import MicroBatches
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.loss import Objective
 from dragoman.training.memory import checkpoint_activations, free_cache
 from dragoman.training.optimizer import adam
-from dragoman.training.parallel import DataParallel, GradientSync, LocalStats, SingleProcess
+from dragoman.training.parallel import DataParallel, GradientSync, LocalStats, SingleProcess, WholeTensors
 from dragoman.training.precision import DTYPES, LossScale
 from dragoman.training.signals import GracefulStop
 
 
 @dataclass
 class StepResult:
-    """Hold what an update measured. `skipped` is the reason why the weights did not change; '' where they did."""
+    """Report what an update measured. `skipped` is the reason why the weights did not change; '' where they did."""
 
     loss: float  # summed over target tokens, in nats
     tokens: int  # of the target
@@ -119,7 +119,7 @@ class Learner:
         scale = self.loss_scale.value / tokens
         losses: list[Tensor] = []  # read after the last backward pass, for which a GPU has to be waited for
         count, failed = 0, False
-        for number, batch, counts in self.own_micro_batches(micro_batches):
+        for number, batch, counts in self.local_micro_batches(micro_batches):
             try:
                 seed_dropout(*seeds, number)
                 losses.append(self.backward(batch.to(self.group.device), scale * counts) * counts)
@@ -147,7 +147,7 @@ class Learner:
             skipped = f"the gradient is {total.norm}"
         return StepResult(total.loss, total.tokens, norm, correction, skipped, total.failed, total.stop, total.seconds)
 
-    def own_micro_batches(self, micro_batches: MicroBatches) -> Iterator[tuple[int, Batch, bool]]:
+    def local_micro_batches(self, micro_batches: MicroBatches) -> Iterator[tuple[int, Batch, bool]]:
         """Yield the number of each micro-batch of this process, the micro-batch, and whether its gradient counts.
 
         Where all processes must take part in each backward pass, one without a micro-batch of its own gets another's,
@@ -160,7 +160,7 @@ class Learner:
             if batch is not None:
                 yield number, batch, True
             elif self.sync.lockstep:
-                yield number, next(other for other in micro_batches if other is not None), False
+                yield number, next(batch for batch in micro_batches if batch is not None), False
 
     def backward(self, batch: Batch, scale: float) -> Tensor:
         """Add the gradient of a batch's loss times `scale` to those of the parameters; return the loss, detached.
@@ -180,10 +180,7 @@ class Learner:
             return self.objective(batch)
 
     def apply_gradient(self, result: StepResult, rate: float) -> None:
-        """Clip the gradient, take a step of Adam at learning rate `rate`, update the moving average of the weights.
-
-        result: what `compute_gradient` returned.
-        """
+        """Clip the gradient of `result`, take a step of Adam, update the moving average of the weights."""
         clip, factor = self.settings.clip, result.correction / self.loss_scale.value
         if clip and result.norm > clip:
             factor *= clip / result.norm
@@ -207,7 +204,7 @@ class Learner:
         All processes must call this; each gets the whole model. It is `self.model`, which further updates change, if
         there is no average and nothing is sharded; else a copy.
         """
-        if not self.average and isinstance(self.sync, SingleProcess | DataParallel):
+        if not self.average and isinstance(self.sync, WholeTensors):
             return self.model
         source, target = self.model.source_embedding.num_embeddings, self.model.target_embedding.num_embeddings
         model = build_empty(self.model.config, source, target, self.model.pad)

@@ -1,6 +1,7 @@
-"""Decide when a run ends (steps, epochs, minutes, patience), and what is due by the clock on the way."""
+"""Decide when a run ends (steps, epochs, minutes, patience), and when it validates and saves on the way."""
 
 import math
+from typing import NamedTuple
 
 from dragoman.config import TrainingConfig
 from dragoman.errors import plural
@@ -9,6 +10,15 @@ from dragoman.training.checkpoint import TrainingProgress
 SHARE_OF_TIME = 0.1  # of the minutes of a run: after so long without one there is a validation, or a checkpoint
 TIMES_A_VALIDATION = 20  # as long as a validation took, there is at least to the next one by the clock
 SAVE_MINUTES = (0.5, 5.0)  # without a checkpoint, in very short and in long runs: a save takes a part of a second
+VALIDATION_STEPS = (100, 1000)  # least and most steps between validations where their number is left to us
+
+
+class Saved(NamedTuple):
+    """The last checkpoint of a run: its step, the step that was validated last, and the seconds of the run."""
+
+    step: int = -1
+    validated: int = -1
+    seconds: float = 0.0
 
 
 def reason_to_end(progress: TrainingProgress, settings: TrainingConfig) -> str:
@@ -32,10 +42,7 @@ def patience_reason(progress: TrainingProgress, settings: TrainingConfig) -> str
 
 
 def share_done(progress: TrainingProgress, settings: TrainingConfig, batches: int) -> float:
-    """Return the share of the run that is done, from 0 to 1, by the limit that comes first.
-
-    batches: how many an epoch has.
-    """
+    """Return the share of the run that is done, 0 to 1, by the limit that comes first; an epoch has `batches`."""
     shares = [(progress.epoch + progress.batch / batches) / settings.epochs]
     if settings.max_steps:
         shares.append(progress.step / settings.max_steps)
@@ -50,6 +57,49 @@ def total_steps(settings: TrainingConfig, batches: int) -> int | None:
         return None
     in_epochs = settings.epochs * batches
     return min(settings.max_steps or in_epochs, in_epochs)
+
+
+def validation_interval(settings: TrainingConfig, tokens: int) -> int:
+    """Return how many steps lie between validations: by default about an epoch.
+
+    tokens: of all pairs, each counted once. Not of the batches of an epoch: with weights, epochs differ, and a resumed
+    run validates where it would have.
+    """
+    least, most = VALIDATION_STEPS
+    return settings.validate_every or min(max(tokens // int(settings.batch_tokens), least), most)
+
+
+def validation_is_due(progress: TrainingProgress, settings: TrainingConfig, interval: int, fine_tuning: bool) -> bool:
+    """Return whether to validate now: every `interval` steps, and at the end, but no model twice.
+
+    If their number is left to us, a run of some minutes validates by the clock, too, as it may have few steps.
+    Fine-tuning also begins with a validation, which shows where it starts.
+    """
+    if not progress.step:
+        return fine_tuning and progress.validated < 0
+    by_clock = progress.seconds >= validation_time(progress, settings)
+    due = bool(progress.finished) or is_multiple(progress.step, interval) or by_clock
+    return due and progress.step != progress.validated
+
+
+def save_is_due(progress: TrainingProgress, settings: TrainingConfig, saved: Saved, stopping: bool) -> bool:
+    """Return whether to save now: where that is planned, before stopping, `save_minutes` after the last time."""
+    if save_is_planned(progress, settings, saved):
+        return True
+    by_clock = bool(progress.step) and progress.seconds >= saved.seconds + save_interval(settings)
+    return progress.step != saved.step and (stopping or by_clock)
+
+
+def save_is_planned(progress: TrainingProgress, settings: TrainingConfig, saved: Saved) -> bool:
+    """Return whether this step has a checkpoint that stays: after each validation, and every `save_every` steps."""
+    if progress.validated > saved.validated:
+        return True
+    return progress.step != saved.step and is_multiple(progress.step, settings.save_every)
+
+
+def is_multiple(step: int, interval: int | None) -> bool:
+    """Return whether a step, not the zeroth, is a multiple of the interval; False for None."""
+    return bool(interval) and step > 0 and step % (interval or 1) == 0
 
 
 def validation_time(progress: TrainingProgress, settings: TrainingConfig) -> float:

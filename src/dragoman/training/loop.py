@@ -5,18 +5,17 @@ import itertools
 import os
 import time
 from collections.abc import Iterator
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from dragoman.config import RunConfig, TrainingConfig
+from dragoman.config import RunConfig
 from dragoman.console import format_duration
 from dragoman.data.batches import Plan, plan_batches, split_batch
-from dragoman.data.dataset import Pairs
 from dragoman.errors import DragomanError, UsageError, is_out_of_memory, plural
-from dragoman.files import require_links
 from dragoman.model import parameter_count
+from dragoman.storage.writing import require_links
 from dragoman.training.batch_loader import MicroBatches, Turn, dead_workers_explained, default_workers, load_batches
 from dragoman.training.checkpoint import TrainingProgress, lock_folder
 from dragoman.training.core_watch import CoreWatch
@@ -26,15 +25,19 @@ from dragoman.training.learner import StepResult
 from dragoman.training.limits import (
     patience_reason,
     reason_to_end,
-    save_interval,
+    save_is_due,
+    save_is_planned,
     share_done,
     total_steps,
+    validation_interval,
+    validation_is_due,
     validation_time,
 )
 from dragoman.training.optimizer import learning_rate
+from dragoman.training.precision import settings_of_torch_kept
 from dragoman.training.reports import describe_best, describe_best_score, report_skipped, report_validation
 from dragoman.training.run import Run
-from dragoman.training.setup import open_run, settings_of_torch_kept
+from dragoman.training.setup import open_run
 from dragoman.training.signals import GracefulStop, end_at_once, exit_for, graceful_stop
 from dragoman.training.validation import Validation, is_better, validate
 
@@ -84,11 +87,6 @@ def open_journal(config: RunConfig, quiet: bool = False) -> Journal:
     return Journal(Path(config.out), RunConsole(), quiet, tensorboard=board, active=first)
 
 
-def plan_epoch(pairs: Pairs, settings: TrainingConfig, epoch: int) -> Plan:
-    """Return the batches of an epoch."""
-    return plan_batches(pairs.lengths, int(settings.batch_tokens), settings.seed, epoch, pairs.repeats)
-
-
 class Loop:
     """A session of a run, from its present state to its end, or until a signal stops it."""
 
@@ -96,16 +94,18 @@ class Loop:
         self.run, self.progress, self.journal, self.settings = run, run.progress, run.journal, run.config.training
         device = run.group.device
         workers = default_workers(device) if self.settings.workers is None else self.settings.workers
-        plan = partial(plan_epoch, run.pairs, self.settings)
-        self.plan = lru_cache(maxsize=2 if workers else 1)(plan)  # workers begin the next epoch early
+
+        @lru_cache(maxsize=2 if workers else 1)  # workers begin the next epoch early
+        def plan(epoch: int) -> Plan:
+            pairs, settings = run.pairs, run.config.training
+            return plan_batches(pairs.lengths, int(settings.batch_tokens), settings.seed, epoch, pairs.repeats)
+
+        self.plan = plan
         self.begin_epoch()
         self.loader = load_batches(self.make_batch, self.turns(), workers, pin=device.type == "cuda")
-        # Not from this epoch's batches: with weights, epochs differ, and a resumed run validates where it would have.
-        usual = int(run.pairs.lengths.max(axis=1).sum()) // int(self.settings.batch_tokens)
-        self.validate_every = self.settings.validate_every or min(max(usual, 100), 1000)
+        self.validate_every = validation_interval(self.settings, int(run.pairs.lengths.max(axis=1).sum()))
         self.core_watch = CoreWatch()
         self.began = time.monotonic() - self.progress.seconds  # when the run would have begun without any pause
-        self.saved_at = self.progress.seconds  # which are the same on all processes
 
     def run_to_end(self, stop: GracefulStop) -> None:
         """Train until a limit of the settings is reached, with validations and checkpoints on the way.
@@ -129,7 +129,7 @@ class Loop:
             if self.validation_is_due() and not stopping:
                 with journal.pause():
                     stopping = not self.validate(stop)  # interrupted: the resumed run makes up for it
-            if self.save_is_due(stopping):
+            if save_is_due(progress, self.settings, run.saved, stopping):
                 with journal.pause():
                     self.save(stopping)
             if progress.finished and not self.validation_is_due():
@@ -213,18 +213,17 @@ class Loop:
     def micro_batches(self, indices: np.ndarray, seeds: tuple[int, ...]) -> MicroBatches:
         """Return the micro-batches of the pairs at `indices`; None for those of other processes, and for empty ones.
 
-        In lockstep every process gets the first one as well. seeds: of BPE-dropout and terms.
+        In lockstep every process gets the first one as well. seeds: of BPE-dropout.
         """
         group, slices = self.run.group, split_batch(indices, self.settings.micro_batches or 1)
         rate = self.settings.bpe_dropout
         dropout = (self.run.tokenizers.bpe(), rate, seeds) if rate else None
-        annotate = partial(self.run.terms.annotate, seeds) if self.run.terms else None
         batches: MicroBatches = [None] * len(slices)
         for number, part in enumerate(slices):
-            # In lockstep, a process that has none of its own works through the first one.
-            own = number % group.size == group.rank or (number == 0 and self.run.learner.sync.lockstep)
-            if own and len(part):
-                batches[number] = self.run.pairs.batch(part, dropout, annotate)
+            # In lockstep, a process that has none itself works through the first one.
+            is_local = number % group.size == group.rank or (number == 0 and self.run.learner.sync.lockstep)
+            if is_local and len(part):
+                batches[number] = self.run.pairs.batch(part, dropout)
         return batches
 
     def target_tokens(self, indices: np.ndarray) -> int:
@@ -261,10 +260,7 @@ class Loop:
         )
 
     def check_skipped(self, result: StepResult) -> None:
-        """Raise DragomanError where `progress.skipped`, which the caller counts, has reached MAX_SKIPPED.
-
-        result: of the last batch; it decides what the message advises.
-        """
+        """Raise DragomanError at MAX_SKIPPED skipped batches in a row, with advice for the last one's `result`."""
         if self.progress.skipped < MAX_SKIPPED:
             return
         if result.out_of_memory:
@@ -285,39 +281,11 @@ class Loop:
     def save(self, stopping: bool) -> None:
         """Save. What only the clock made due is a checkpoint that the next one replaces."""
         self.journal.show_work(f"saving step {self.progress.step:,}")
-        self.run.save(passing=not stopping and not self.save_is_planned())
-        self.saved_at = self.progress.seconds
-
-    def save_is_due(self, stopping: bool) -> bool:
-        """Return whether to save now: where that is planned, before stopping, `save_minutes` after the last time."""
-        if self.save_is_planned():
-            return True
-        by_clock = bool(self.progress.step) and self.progress.seconds >= self.saved_at + save_interval(self.settings)
-        return self.progress.step != self.run.saved[0] and (stopping or by_clock)
-
-    def save_is_planned(self) -> bool:
-        """Return whether this step has a checkpoint that stays: after each validation, and every `save_every` steps."""
-        saved_step, saved_validation = self.run.saved
-        if self.progress.validated > saved_validation:
-            return True
-        return self.progress.step != saved_step and self.is_multiple(self.settings.save_every)
+        self.run.save(passing=not stopping and not save_is_planned(self.progress, self.settings, self.run.saved))
 
     def validation_is_due(self) -> bool:
-        """Return whether to validate now: every `validate_every` steps, and at the end, but no model twice.
-
-        If their number is left to us, a run of some minutes validates by the clock, too, as it may have few steps.
-        Fine-tuning also begins with a validation, which shows where it starts.
-        """
-        progress = self.progress
-        if not progress.step:
-            return bool(self.run.config.init_from) and progress.validated < 0
-        by_clock = progress.seconds >= validation_time(progress, self.settings)
-        due = bool(progress.finished) or self.is_multiple(self.validate_every) or by_clock
-        return due and progress.step != progress.validated
-
-    def is_multiple(self, every: int | None) -> bool:
-        """Return whether the step is a multiple of `every`; False for None."""
-        return bool(every) and self.progress.step > 0 and self.progress.step % (every or 1) == 0
+        """Return whether to validate now."""
+        return validation_is_due(self.progress, self.settings, self.validate_every, bool(self.run.config.init_from))
 
     def validate(self, stop: GracefulStop) -> bool:
         """Validate the model, update the progress of the run, and log the result; return True.

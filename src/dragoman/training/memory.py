@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from dragoman.device import has_narrow_products
 from dragoman.errors import DragomanError
 from dragoman.model import Model
 from dragoman.model.transformer import Cache, Transformer
-from dragoman.threads import CACHES, SHAPES, control_groups, read
+from dragoman.runtime.device import has_narrow_products
+from dragoman.runtime.threads import CACHES, SHAPES, control_groups, read
 
 # Of glibc's mallopt.
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4

@@ -16,7 +16,7 @@ from dragoman.training.distributed import ProcessGroup
 
 
 class LocalStats(NamedTuple):
-    """Hold what one process measured on its micro-batches of a batch."""
+    """Report what one process measured on its micro-batches of a batch."""
 
     losses: list[float]  # of each micro-batch, summed over target tokens
     tokens: int
@@ -26,7 +26,7 @@ class LocalStats(NamedTuple):
 
 
 class GlobalStats(NamedTuple):
-    """Hold what all processes together measured on a batch."""
+    """Report what all processes together measured on a batch."""
 
     loss: float
     tokens: int
@@ -44,11 +44,8 @@ class GradientSync(Protocol):
     def end_micro_batch(self) -> None:
         """Do what has to follow the backward pass of each micro-batch: `Learner` calls this after it."""
 
-    def reduce(self, own: LocalStats, micro_batches: int) -> GlobalStats:
-        """Sum gradients, in place, and statistics of all processes, which must all call this; return the statistics.
-
-        `micro_batches` counts those of all.
-        """
+    def reduce(self, local: LocalStats, micro_batches: int) -> GlobalStats:
+        """Sum gradients, in place, and statistics, which are returned; all processes must call this."""
 
     def scale(self, factor: float) -> None:
         """Multiply the gradient."""
@@ -63,10 +60,22 @@ class GradientSync(Protocol):
         """Copy the whole tensor `value` into what this process holds of it, in place; all processes must call this."""
 
 
-class SingleProcess:
-    """One process trains alone. The backward pass hands over the gradient of each parameter, and nothing is copied."""
+class WholeTensors:
+    """Gather and copy nothing: each process has whole tensors, and trains at its own pace."""
 
     lockstep = False
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        """Return the tensor: it is whole."""
+        return tensor
+
+    def copy(self, held: Tensor, value: Tensor) -> None:
+        """Copy `value` into `held`, in place."""
+        held.copy_(value)
+
+
+class SingleProcess(WholeTensors):
+    """One process trains alone. The backward pass hands over the gradient of each parameter, and nothing is copied."""
 
     def __init__(self, model: Model):
         self.parameters = list(model.parameters())
@@ -79,10 +88,10 @@ class SingleProcess:
     def end_micro_batch(self) -> None:
         """Do nothing: the next backward pass adds to the gradients."""
 
-    def reduce(self, own: LocalStats, micro_batches: int) -> GlobalStats:
+    def reduce(self, local: LocalStats, micro_batches: int) -> GlobalStats:
         """Return the statistics of this process, with the norm of the gradient."""
         norm = float(nn.utils.get_total_norm(self.gradients))
-        return GlobalStats(sum(own.losses), own.tokens, norm, own.failed, own.stop, own.seconds)
+        return GlobalStats(sum(local.losses), local.tokens, norm, local.failed, local.stop, local.seconds)
 
     def scale(self, factor: float) -> None:
         """Multiply the gradient by `factor`, in place."""
@@ -93,23 +102,13 @@ class SingleProcess:
         for parameter in self.parameters:
             parameter.grad = None
 
-    def gather(self, tensor: Tensor) -> Tensor:
-        """Return the tensor: it is whole."""
-        return tensor
 
-    def copy(self, held: Tensor, value: Tensor) -> None:
-        """Copy `value` into `held`, in place."""
-        held.copy_(value)
-
-
-class DataParallel:
+class DataParallel(WholeTensors):
     """Every process holds the whole model. The gradient is one long vector, each `parameter.grad` a view of it.
 
     With `ordered`, the gradient of each micro-batch is kept apart and all are added in the order of micro-batches, so
     that the sum has the same bits on any number of processes.
     """
-
-    lockstep = False
 
     def __init__(self, model: Model, group: ProcessGroup, ordered: bool = False):
         self.group, self.ordered = group, ordered
@@ -128,18 +127,18 @@ class DataParallel:
             self.kept.append(self.gradient.clone())
             self.gradient.zero_()
 
-    def reduce(self, own: LocalStats, micro_batches: int) -> GlobalStats:
+    def reduce(self, local: LocalStats, micro_batches: int) -> GlobalStats:
         """Sum gradients and statistics over all processes; return the statistics, with the norm of the summed gradient.
 
         All processes must call this. `micro_batches` counts those of all of them; it matters only if ordered.
         """
         if self.ordered:
             self.add_in_order(micro_batches)
-            losses, tokens, failures, stops, seconds = zip(*self.group.gather(tuple(own)), strict=True)
+            losses, tokens, failures, stops, seconds = zip(*self.group.gather(tuple(local)), strict=True)
             loss = math.fsum(itertools.chain(*losses))  # exact, so that the order does not matter
             norm = float(self.gradient.norm())
             return GlobalStats(loss, sum(tokens), norm, any(failures), any(stops), sum(seconds))
-        self.stats.copy_(torch.tensor([sum(own.losses), *own[1:]], dtype=self.stats.dtype))
+        self.stats.copy_(torch.tensor([sum(local.losses), *local[1:]], dtype=self.stats.dtype))
         self.group.sum(self.buffer)
         total, count, failed, stop, seconds, norm = torch.cat([self.stats, self.gradient.norm()[None]]).tolist()
         return GlobalStats(total, int(count), norm, failed > 0, stop > 0, seconds)
@@ -149,11 +148,11 @@ class DataParallel:
 
         All processes must call this. `micro_batches` counts those of all; those put aside are forgotten.
         """
-        size, own = self.group.size, self.kept
+        size, kept = self.group.size, self.kept
         self.kept = []
         for start in range(0, micro_batches, size):
-            mine = own.pop(0) if own else torch.zeros_like(self.gradient)
-            for gradient in self.group.gather_tensors(mine)[: micro_batches - start]:
+            local = kept.pop(0) if kept else torch.zeros_like(self.gradient)
+            for gradient in self.group.gather_tensors(local)[: micro_batches - start]:
                 self.gradient += gradient
 
     def scale(self, factor: float) -> None:
@@ -164,11 +163,3 @@ class DataParallel:
         """Set the gradient to zero, and forget those put aside."""
         self.buffer.zero_()
         self.kept.clear()
-
-    def gather(self, tensor: Tensor) -> Tensor:
-        """Return the tensor: it is whole."""
-        return tensor
-
-    def copy(self, held: Tensor, value: Tensor) -> None:
-        """Copy `value` into `held`, in place."""
-        held.copy_(value)

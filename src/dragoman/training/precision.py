@@ -1,10 +1,18 @@
-"""Choose the dtype of matmuls in training, and the loss scale that float16 needs."""
+"""Set how PyTorch computes in training: threads, memory, dtype of matmuls, the loss scale that float16 needs."""
 
+import contextlib
+import os
+from collections.abc import Iterator
 from typing import Literal
 
 import torch
 
-from dragoman.device import instructions
+from dragoman.config import TrainingConfig
+from dragoman.errors import plural
+from dragoman.runtime.device import instructions
+from dragoman.runtime.waiting import compute_with, use_threads
+from dragoman.training.distributed import ProcessGroup
+from dragoman.training.memory import keep_freed_memory, remember_few_shapes
 
 # Of autocast; weights, gradients and moments stay float32.
 DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -16,6 +24,45 @@ def best_precision(device: torch.device) -> Literal["float32", "bfloat16"]:
         return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
     capabilities = instructions()
     return "bfloat16" if capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") else "float32"
+
+
+def configure_torch(settings: TrainingConfig, group: ProcessGroup) -> str:
+    """Set PyTorch's memory for this process, and what `settings_of_torch_kept` restores.
+
+    Return what `use_threads` returns: a sentence for the user, or ''.
+    """
+    keep_freed_memory()
+    remember_few_shapes(os.environ)
+    note = use_threads(settings.threads)
+    if group.device.type == "cuda":
+        torch.set_float32_matmul_precision("high")  # several times as fast; sums stay in float32
+        if settings.deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            torch.use_deterministic_algorithms(True)  # with warnings alone, fused attention would not be deterministic
+    return note
+
+
+@contextlib.contextmanager
+def settings_of_torch_kept() -> Iterator[None]:
+    """Restore, after the block, PyTorch's number of threads and what is for training on a GPU: TF32 and determinism."""
+    threads = torch.get_num_threads()
+    precision, deterministic = torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    try:
+        yield
+    finally:
+        if torch.get_num_threads() != threads:
+            compute_with(threads)
+        torch.set_float32_matmul_precision(precision)
+        torch.use_deterministic_algorithms(deterministic, warn_only=warns)
+
+
+def describe_hardware(group: ProcessGroup) -> str:
+    """Return '2 threads', the name of the GPU, or '4 processes, each 2 threads'."""
+    hardware = plural(torch.get_num_threads(), "thread")
+    if group.device.type == "cuda":
+        hardware = torch.cuda.get_device_name(group.device)
+    return hardware if group.size == 1 else f"{group.size} processes, each {hardware}"
 
 
 class LossScale:

@@ -16,10 +16,7 @@ MOST_SHOWN = 20.0  # nats; for a higher loss, the perplexity of this one is show
 
 
 def report_skipped(run: Run, indices: np.ndarray, result: StepResult) -> None:
-    """Log and record the batch that was just skipped: why, as `result` says, and where its longest pairs are.
-
-    indices: of its pairs.
-    """
+    """Log and record the batch, pairs `indices`, that was just skipped: why, and where its longest pairs are."""
     progress, pairs = run.progress, run.pairs
     longest = sorted(indices, key=lambda index: -int(pairs.lengths[index].max()))[:PAIRS_NAMED]
     locations = ", ".join(pairs.location(int(index)) for index in longest)
@@ -92,8 +89,5 @@ def describe_patience(progress: TrainingProgress, settings: TrainingConfig) -> s
 
 
 def format_perplexity(loss: float) -> str:
-    """Return the perplexity of a loss in nats per token, as '12.3'.
-
-    A loss above MOST_SHOWN, as where a run diverges, counts as MOST_SHOWN.
-    """
+    """Return the perplexity of a loss in nats per token, as '12.3'; a loss above MOST_SHOWN counts as that."""
     return f"{perplexity(min(loss, MOST_SHOWN)):,.1f}"

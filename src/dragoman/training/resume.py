@@ -10,7 +10,7 @@ from dragoman.config import RunConfig, as_dict, read_settings, update
 from dragoman.config.training import ENDING_SCHEDULES
 from dragoman.data.tokenizers import load_tokenizer
 from dragoman.errors import DragomanError, UsageError
-from dragoman.model_folder import find_model
+from dragoman.model_folder import fetch_model
 from dragoman.text.languages import read_languages
 from dragoman.training.checkpoint import Checkpoint, TrainingProgress, checkpoints
 from dragoman.training.journal import Journal
@@ -28,20 +28,14 @@ MAY_CHANGE_LOGGED = {"learning_rate", "warmup", "clip", "precision", "micro_batc
 
 
 def previous_config(folder: Path) -> RunConfig | None:
-    """Return the settings of the run in a folder; None where it has no checkpoint yet.
-
-    Raise UsageError where its config.toml is damaged.
-    """
+    """Return the settings of a folder's run; None without a checkpoint. Raise UsageError for a damaged config.toml."""
     if not checkpoints(folder) or not (folder / "config.toml").exists():
         return None
     return read_run_config(folder)
 
 
 def read_run_config(folder: Path) -> RunConfig:
-    """Return the settings that a run recorded, those of version 0.1 included.
-
-    Raise UsageError where its config.toml is missing or damaged.
-    """
+    """Return the settings that a run recorded. Raise UsageError where its config.toml is missing or damaged."""
     file = folder / "config.toml"
     return update(RunConfig(), read_settings(file), str(file))
 
@@ -72,10 +66,7 @@ def show_setting(value: Any) -> str:
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested dicts as one with dotted keys: {'a.b': 1} for {'a': {'b': 1}}.
-
-    prefix: what every key begins with.
-    """
+    """Return nested dicts as one with dotted keys, all after `prefix`: {'a.b': 1} for {'a': {'b': 1}}."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
@@ -91,7 +82,7 @@ def languages_of_run(config: RunConfig, checkpoint: Checkpoint | None, journal: 
     if checkpoint:
         recorded = read_languages(checkpoint.folder)
     else:
-        recorded = read_languages(find_model(Path(config.init_from))) if config.init_from else None
+        recorded = read_languages(fetch_model(Path(config.init_from))) if config.init_from else None
     if config.languages and recorded and config.languages != str(recorded):
         journal.log(f"checkpoints record the languages {config.languages} from now on, instead of {recorded}")
     return config.languages or (str(recorded) if recorded else None)
@@ -108,10 +99,7 @@ def check_same_tokenizers(checkpoint: Checkpoint, folder: Path) -> None:
 
 
 def restore_run(checkpoint: Checkpoint, learner: Learner, config: RunConfig, journal: Journal) -> TrainingProgress:
-    """Load a checkpoint into the learner, log where the run resumes, and return its progress.
-
-    Raise DragomanError where the checkpoint is of another model.
-    """
+    """Load a checkpoint into the learner; return its progress. Raise DragomanError where it is of another model."""
     progress = checkpoint.progress
     try:
         learner.load(checkpoint.model, checkpoint.state)

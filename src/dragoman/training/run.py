@@ -1,8 +1,8 @@
-"""Hold everything that a training run works on, and save it."""
+"""Collect everything that a training run works on, and save it."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from dragoman.training.distributed import ProcessGroup
 from dragoman.training.extent import measure_extent, target_scripts
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
-from dragoman.training.terms import SourceTerms
+from dragoman.training.limits import Saved
 
 
 @dataclass
@@ -40,12 +40,9 @@ class Run:
     learner: Learner
     progress: TrainingProgress
     journal: Journal
-    terms: SourceTerms | None = None
-    "what writes terms into sources; None: nothing does"
     inherited: Mapping[str, str] = field(default_factory=dict)
     "records of the model that the run started from, by name, which its checkpoints keep"
-    saved: tuple[int, int] = (-1, -1)
-    "step and `validated` of the last checkpoint"
+    saved: Saved = Saved()
 
     @property
     def folder(self) -> Path:
@@ -61,7 +58,7 @@ class Run:
     @cached_property
     def extent(self) -> SourceExtent:
         """Return how much text a training source has, for the choice of what to translate at once."""
-        return replace(measure_extent(self.pairs, self.tokenizers.source), terms=self.terms is not None)
+        return measure_extent(self.pairs, self.tokenizers.source)
 
     def save(self, passing: bool = False) -> None:
         """Write a checkpoint and note it in `saved`. All processes must call this; the first one writes.
@@ -83,7 +80,7 @@ class Run:
                 records[alignment.RECORD] = alignment.as_json()
             keep = self.config.training.keep
             save_checkpoint(self.folder, model, self.tokenizers, state, self.progress, card, keep, records)
-        self.saved = self.progress.step, self.progress.validated
+        self.saved = Saved(self.progress.step, self.progress.validated, self.progress.seconds)
 
 
 def measure_alignment(model: Model, dev: Pairs) -> AlignmentHead | None:

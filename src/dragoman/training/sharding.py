@@ -33,9 +33,9 @@ class FullyShardedParallel:
     def end_micro_batch(self) -> None:
         """Do nothing: the backward pass has summed the gradients already."""
 
-    def reduce(self, own: LocalStats, micro_batches: int) -> GlobalStats:
+    def reduce(self, local: LocalStats, micro_batches: int) -> GlobalStats:
         """Sum the statistics over all processes and return them; the backward pass has summed the gradients already."""
-        stats = torch.tensor([sum(own.losses), *map(float, own[1:])], dtype=torch.float64, device=self.group.device)
+        stats = torch.tensor([sum(local.losses), *map(float, local[1:])], dtype=torch.float64, device=self.group.device)
         self.group.sum(stats)
         total, count, failed, stop, seconds = stats.tolist()
         norm = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from dragoman.signals import handle_signals
+from dragoman.runtime.signals import handle_signals
 
 GRACE = 1.0  # seconds that a process gets to end by itself
 
@@ -46,10 +46,7 @@ class GracefulStop:
                 os.dup2(nowhere.fileno(), descriptor)
 
     def is_second(self, number: int, first: dict[int, float]) -> bool:
-        """Return whether the signal `number` came before, more than `same_request` seconds ago.
-
-        first: when each signal came first; filled in here.
-        """
+        """Return whether a signal first came over `same_request` seconds ago, by `first`, which is filled in here."""
         return time.monotonic() - first.setdefault(number, time.monotonic()) > self.same_request
 
     def watch(self, signals: socket.socket, requests: Collection[int]) -> None:

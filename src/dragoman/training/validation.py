@@ -4,6 +4,7 @@ import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 
@@ -13,9 +14,9 @@ from dragoman.data.corpus import Corpus
 from dragoman.data.dataset import Pairs
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.parts import EngineInParts
-from dragoman.device import TIMES_AT_ONCE, wide_products
 from dragoman.evaluation.metrics import Scores, evaluate
 from dragoman.model import Model
+from dragoman.runtime.device import TIMES_AT_ONCE, wide_products
 from dragoman.training.distributed import ProcessGroup
 from dragoman.training.loss import Objective
 from dragoman.training.memory import return_freed_memory
@@ -76,12 +77,12 @@ def mean_loss(model: Model, pairs: Pairs, group: ProcessGroup, stop: GracefulSto
     """
     objective = Objective(model, 0.0)
     batches = plan_batches(pairs.lengths, LOSS_TOKENS[group.device.type], 0, 0)
-    own: list[float] = []
+    losses: list[float] = []
     for number in range(group.rank, len(batches), group.size):
         if stop:
             break
-        own.append(float(objective(pairs.batch(batches[number]).to(group.device))))
-    total = math.fsum(loss for losses in group.gather(own) for loss in losses)
+        losses.append(float(objective(pairs.batch(batches[number]).to(group.device))))
+    total = math.fsum(chain.from_iterable(group.gather(losses)))
     return total / int(pairs.lengths[:, 1].sum())
 
 
@@ -104,18 +105,18 @@ def translate_all(
     sources = [source for source, _ in corpus.pairs]
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
     blocks = [order[start : start + BLOCK * times] for start in range(0, len(order), BLOCK * times)]
-    own: list[list[str]] = []
-    own_blocks = blocks[group.rank :: group.size]
-    for number, block in enumerate(own_blocks):
+    translated: list[list[str]] = []
+    local_blocks = blocks[group.rank :: group.size]
+    for number, block in enumerate(local_blocks):
         if stop:
             break
-        show(number / len(own_blocks))
-        tags, target_tags = ([own[index] for index in block] for own in (corpus.tags, corpus.target_tags))
+        show(number / len(local_blocks))
+        tags, target_tags = ([of_corpus[index] for index in block] for of_corpus in (corpus.tags, corpus.target_tags))
         with contextlib.suppress(Stopped):
             translations = translator.translate([sources[index] for index in block], tags, target_tags=target_tags)
-            own.append([translation.text for translation in translations])
+            translated.append([translation.text for translation in translations])
     texts = [""] * len(sources)
-    for rank, rank_blocks in enumerate(group.gather(own)):
+    for rank, rank_blocks in enumerate(group.gather(translated)):
         for block, block_texts in zip(blocks[rank :: group.size], rank_blocks, strict=False):
             for index, text in zip(block, block_texts, strict=True):
                 texts[index] = text

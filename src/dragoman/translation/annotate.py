@@ -3,22 +3,34 @@ from.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import add
+from typing import NamedTuple
 
 from torch import Tensor
 
 from dragoman.alignment.heads import AlignmentHead, alignment_weights
 from dragoman.alignment.links import character_links, strongest_links
 from dragoman.alignment.words import merge_tokens, words
-from dragoman.alternatives import most_for_others
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.forced import max_positions, score
 from dragoman.model import Model
+from dragoman.translation.alternatives import most_for_others
 from dragoman.translation.bare import BarePair, find_bare_pair
+from dragoman.translation.translation import Translation
 
 Segments = Sequence[tuple[str, str]]
+
+
+class FlatPairs(NamedTuple):
+    """The segments of all texts, one after the other, without the white space between them, which is not translated."""
+
+    sources: list[str]
+    outputs: list[str]
+    tags: list[str]
+    target_tags: list[str]
+    tokens: list[Sequence[int]] | None  # for each output those that a search found, see `Annotator.word_scores`
 
 
 @dataclass(frozen=True)
@@ -26,8 +38,9 @@ class Encoded:
     """Pairs of texts as token ids, without EOS."""
 
     sources: list[Ids]
-    targets: list[Ids]
+    targets: list[Ids]  # with the target tag in front
     tags: list[Ids]  # of the tag in front of each source
+    target_tags: list[Ids]  # of the tag in front of each target
     fitting: list[int]  # indices of the pairs that are not blank and fit the model
 
 
@@ -36,8 +49,9 @@ class Annotator:
     """Scores and aligns the words of translations, whichever model they are from.
 
     `texts`: for each text its segments, a source and its translation each, of which the text and its translation
-    consist; one pair for what was translated at once. `tags`: the training's tag of each text; '' for none. A tag that
-    was not learned raises DragomanError, unless the model has no attention and there is nothing to align.
+    consist; one pair for what was translated at once. `tags`, `target_tags`: those of each text, '' for the annotator's
+    own. A tag that was not learned raises DragomanError, unless the model has no attention and there is nothing to
+    align.
     """
 
     model: Model
@@ -47,13 +61,14 @@ class Annotator:
     tag: str = ""
     "that of sources for which no tag is given"
     target_tag: str = ""
-    "what every translation begins with, and is no part of it"
+    "what translations begin with for which no target tag is given; it is no part of them"
 
     def word_scores(
         self,
         texts: Sequence[Segments],
         tags: Sequence[str] | None = None,
         tokens: Sequence[Sequence[Sequence[int]]] | None = None,
+        target_tags: Sequence[str] | None = None,
     ) -> list[list[tuple[str, float]]]:
         """Return the words of each translation with their log-probabilities in nats, and '' for EOS at the end.
 
@@ -65,7 +80,7 @@ class Annotator:
 
         The list is empty where a segment is blank or longer than the model takes.
         """
-        scores = iter(self._segment_scores(*flatten(texts, tags, tokens)))
+        scores = iter(self._segment_scores(flatten(texts, tags, tokens, target_tags)))
         return [join_scores(segments, [next(scores) for _ in segments]) for segments in texts]
 
     def alignments(
@@ -73,15 +88,20 @@ class Annotator:
         texts: Sequence[Segments],
         tags: Sequence[str] | None = None,
         tokens: Sequence[Sequence[Sequence[int]]] | None = None,
+        target_tags: Sequence[str] | None = None,
     ) -> list[str]:
         """Return the links of each text as '0-0 1-2', see `links`."""
-        return [" ".join(f"{source}-{target}" for source, target in own) for own in self.links(texts, tags, tokens)]
+        return [
+            " ".join(f"{source}-{target}" for source, target in links)
+            for links in self.links(texts, tags, tokens, target_tags)
+        ]
 
     def links(
         self,
         texts: Sequence[Segments],
         tags: Sequence[str] | None = None,
         tokens: Sequence[Sequence[Sequence[int]]] | None = None,
+        target_tags: Sequence[str] | None = None,
     ) -> list[list[tuple[int, int]]]:
         """Return for each text the pairs of a source word and the translated word aligned with it, by index.
 
@@ -91,78 +111,81 @@ class Annotator:
         Without links of segments that are longer than the model takes, and of a model without attention over its
         source.
         """
-        links = iter(self._segment_links(*flatten(texts, tags, tokens)))
+        links = iter(self._segment_links(flatten(texts, tags, tokens, target_tags)))
         return [join_links(segments, [next(links) for _ in segments]) for segments in texts]
+
+    def align(
+        self, translations: Sequence[Translation], tags: Sequence[str], target_tags: Sequence[str]
+    ) -> list[Translation]:
+        """Return the translations, and their alternatives, with their word alignments. tags: those of the sources."""
+        tagged = [
+            (each, tag, target_tag)
+            for translation, tag, target_tag in zip(translations, tags, target_tags, strict=True)
+            for each in (translation, *translation.alternatives)
+        ]
+        ranked, *both_tags = zip(*tagged, strict=True) if tagged else ((), (), ())
+        texts, tokens = [each.segments for each in ranked], [each.tokens for each in ranked]
+        links = self.links(texts, both_tags[0], tokens, both_tags[1])
+        aligned = iter([replace(each, alignment=tuple(pairs)) for each, pairs in zip(ranked, links, strict=True)])
+        return [
+            replace(next(aligned), alternatives=tuple(next(aligned) for _ in translation.alternatives))
+            for translation in translations
+        ]
 
     def others(
         self,
         texts: Sequence[Segments],
         tags: Sequence[str] | None = None,
         tokens: Sequence[Sequence[Sequence[int]]] | None = None,
+        target_tags: Sequence[str] | None = None,
     ) -> list[list[float]]:
         """Return for each word of each translation the most that another word in its place may have as its probability.
 
         tokens, and where the list is empty: as for `word_scores`. Words that were copied have 0.0. See
         `most_for_others`.
         """
-        sources, outputs, flat_tags, found = flatten(texts, tags, tokens)
-        bare, read, written = self._bare_pairs(sources, outputs, found)
-        pairs = self._encode_pairs(read, written, flat_tags, found)
-        most: list[list[float]] = [[] for _ in outputs]
+        flat = flatten(texts, tags, tokens, target_tags)
+        bare, pairs = self._encode_pairs(flat)
+        most: list[list[float]] = [[] for _ in flat.outputs]
         for index in pairs.fitting:
             source = pairs.tags[index] + pairs.sources[index]
-            own = most_for_others(self.model, self.tokenizers.target, source, pairs.targets[index])
-            most[index] = pair.whole_values(own, outputs[index], max) if (pair := bare[index]) else own
-        for index, ids in enumerate(found or ()):
+            most[index] = most_for_others(self.model, self.tokenizers.target, source, pairs.targets[index])
+            if pair := bare[index]:
+                most[index] = pair.whole_values(most[index], flat.outputs[index], max)
+        for index, ids in enumerate(flat.tokens or ()):
             if not ids:
-                most[index] = [0.0] * len(outputs[index].split())
+                most[index] = [0.0] * len(flat.outputs[index].split())
         of_segments = iter(most)
         return [join_others(segments, [next(of_segments) for _ in segments]) for segments in texts]
 
-    def _segment_scores(
-        self,
-        sources: Sequence[str],
-        outputs: Sequence[str],
-        tags: Sequence[str],
-        found: Sequence[Sequence[int]] | None,
-    ) -> list[list[tuple[str, float]]]:
-        """Return the word scores of each segment, as `word_scores` does for texts; found: the tokens of each output."""
-        bare, read, written = self._bare_pairs(sources, outputs, found)
-        pairs = self._encode_pairs(read, written, tags, found)
+    def _segment_scores(self, flat: FlatPairs) -> list[list[tuple[str, float]]]:
+        bare, pairs = self._encode_pairs(flat)
         tagged = [pairs.tags[index] + pairs.sources[index] for index in pairs.fitting]
         likelihoods = score(self.model, tagged, [pairs.targets[index] for index in pairs.fitting])
-        scores: list[list[tuple[str, float]]] = [[] for _ in outputs]
-        given = len(self.tokenizers.target.tag_ids(self.target_tag))
+        scores: list[list[tuple[str, float]]] = [[] for _ in flat.outputs]
         for index, likelihood in zip(pairs.fitting, likelihoods, strict=True):
             target_words = words(self.tokenizers.target, pairs.targets[index])
             owners = {position: n for n, word in enumerate(target_words) for position in word.tokens}
             sums = [0.0] * len(target_words)
             for position, log_p in enumerate(likelihood.log_p[:-1]):
                 # What belongs to no word, white space, counts for the first one: the sums give the total.
-                if sums and position >= given:
+                if sums and position >= len(pairs.target_tags[index]):
                     sums[owners.get(position, 0)] += log_p
             labels = [word.label for word in target_words]
             if pair := bare[index]:
-                labels, sums = outputs[index].split(), pair.whole_values(sums, outputs[index], add)
+                labels, sums = flat.outputs[index].split(), pair.whole_values(sums, flat.outputs[index], add)
             scores[index] = [*zip(labels, sums, strict=True), ("", likelihood.log_p[-1])]
-        for index, ids in enumerate(found or ()):
-            if not ids and outputs[index]:  # a copy, which the model did not write
-                scores[index] = [(word, 0.0) for word in (*outputs[index].split(), "")]
+        for index, (output, ids) in enumerate(zip(flat.outputs, flat.tokens or (), strict=False)):
+            if not ids and output:  # a copy, which the model did not write
+                scores[index] = [(word, 0.0) for word in (*output.split(), "")]
         return scores
 
-    def _segment_links(
-        self,
-        sources: Sequence[str],
-        outputs: Sequence[str],
-        tags: Sequence[str],
-        found: Sequence[Sequence[int]] | None,
-    ) -> list[list[tuple[int, int]]]:
+    def _segment_links(self, flat: FlatPairs) -> list[list[tuple[int, int]]]:
         """Return the word links of each segment: indices of a source word and of the translated word."""
-        links: list[list[tuple[int, int]]] = [[] for _ in outputs]
+        links: list[list[tuple[int, int]]] = [[] for _ in flat.outputs]
         if self.alignment is None:
             return links
-        bare, read, written = self._bare_pairs(sources, outputs, found)
-        pairs = self._encode_pairs(read, written, tags, found)
+        bare, pairs = self._encode_pairs(flat)
         maps = self._attention(
             self.alignment, *([side[n] for n in pairs.fitting] for side in (pairs.sources, pairs.targets, pairs.tags))
         )
@@ -170,24 +193,9 @@ class Annotator:
             target_words = words(self.tokenizers.target, pairs.targets[index])
             source_words = words(self.tokenizers.source, pairs.sources[index])
             links[index] = strongest_links(merge_tokens(weights, target_words, source_words))
-        return [pair.whole_links(own) if pair else own for pair, own in zip(bare, links, strict=True)]
-
-    def _bare_pairs(
-        self, sources: Sequence[str], outputs: Sequence[str], found: Sequence[Sequence[int]] | None
-    ) -> tuple[list[BarePair | None], list[str], list[str]]:
-        """Return for each segment its pair without placeholders, and the sources and outputs as the model has them.
-
-        The pair is None where the tokens that a search found spell the output, or there are none: these are as given.
-        """
-        bare: list[BarePair | None] = []
-        for source, output, tokens in zip(sources, outputs, found or [()] * len(outputs), strict=True):
-            written = self.tokenizers.target.decode(tokens).rstrip()
-            bare.append(find_bare_pair(source, output, written) if tokens and written != output else None)
-        return (
-            bare,
-            [pair.source if pair else source for pair, source in zip(bare, sources, strict=True)],
-            [pair.output if pair else output for pair, output in zip(bare, outputs, strict=True)],
-        )
+        return [
+            pair.whole_links(of_segment) if pair else of_segment for pair, of_segment in zip(bare, links, strict=True)
+        ]
 
     def character_links(self, source: Ids, target: Ids, tag: Ids) -> list[tuple[int, int]] | None:
         """Return pairs of a character of the source and the character of the output that translates it, by index.
@@ -211,48 +219,58 @@ class Annotator:
         for tag, weights in zip(tags, alignment_weights(self.model, tagged, targets, head), strict=True):
             yield weights[:, len(tag) :]
 
-    def _encode_pairs(
-        self,
-        sources: Sequence[str],
-        outputs: Sequence[str],
-        tags: Sequence[str],
-        found: Sequence[Sequence[int]] | None = None,
-    ) -> Encoded:
-        """Return the token ids of all pairs and of their tags, and which pairs are not blank and fit the model.
+    def _encode_pairs(self, flat: FlatPairs) -> tuple[list[BarePair | None], Encoded]:
+        """Return for each segment its pair without placeholders, and the token ids of what the model reads and writes.
 
-        found: for each output the tokens that a search found, which are its ids if they spell it. Raise DragomanError
-        where a tag was not learned.
+        The pair is None where the tokens that a search found spell the output, or there are none. Where they spell what
+        the model wrote, they are its ids. Raise DragomanError where a tag was not learned.
         """
-        source_ids = self.tokenizers.source.encode_sources(sources)
-        target_ids = self.tokenizers.target.encode_all(outputs, self.target_tag)
-        for index, ids in enumerate(found or ()):
-            if self.tokenizers.target.decode(ids).rstrip() == outputs[index]:
-                target_ids[index] = list(ids)
-        tag_ids = [self.tokenizers.source.tag_ids(tag or self.tag) for tag in tags]
-        max_length, given = max_positions(self.model), len(self.tokenizers.target.tag_ids(self.target_tag))
+        source_side, target_side = self.tokenizers.source, self.tokenizers.target
+        tokens = flat.tokens or [()] * len(flat.outputs)
+        spelled = [target_side.decode(ids).rstrip() for ids in tokens]
+        bare = [
+            find_bare_pair(source, output, text) if ids and text != output else None
+            for source, output, ids, text in zip(flat.sources, flat.outputs, tokens, spelled, strict=True)
+        ]
+        written = [pair.output if pair else output for pair, output in zip(bare, flat.outputs, strict=True)]
+        source_ids = source_side.encode_sources(
+            [pair.source if pair else source for pair, source in zip(bare, flat.sources, strict=True)]
+        )
+        tag_ids = [source_side.tag_ids(tag or self.tag) for tag in flat.tags]
+        target_tag_ids = [target_side.tag_ids(tag or self.target_tag) for tag in flat.target_tags]
+        target_ids = [
+            list(ids) if flat.tokens and text == output else tag + anew
+            for ids, text, output, tag, anew in zip(
+                tokens, spelled, written, target_tag_ids, target_side.encode_all(written), strict=True
+            )
+        ]
+        max_length = max_positions(self.model)
         fitting = [
             index
-            for index, (source, target, tag) in enumerate(zip(source_ids, target_ids, tag_ids, strict=True))
-            if source and len(target) > given and max(len(tag) + len(source), len(target)) < max_length
+            for index, (source, target, tag, target_tag) in enumerate(
+                zip(source_ids, target_ids, tag_ids, target_tag_ids, strict=True)
+            )
+            if source and len(target) > len(target_tag) and max(len(tag) + len(source), len(target)) < max_length
         ]
-        return Encoded(source_ids, target_ids, tag_ids, fitting)
+        return bare, Encoded(source_ids, target_ids, tag_ids, target_tag_ids, fitting)
 
 
 def flatten(
-    texts: Sequence[Segments], tags: Sequence[str] | None, tokens: Sequence[Sequence[Sequence[int]]] | None
-) -> tuple[list[str], list[str], list[str], list[Sequence[int]] | None]:
-    """Return lists with the source, the translation, the tag and the tokens of each segment, the last as `word_scores`.
-
-    tags: one for each text; if None, each tag is ''. White space between segments is left out, as it is not translated.
-    """
-    tags = tags or [""] * len(texts)
-    segments = [(*segment, tag) for of_text, tag in zip(texts, tags, strict=True) for segment in of_text]
-    return (
-        [source.rstrip() for source, _, _ in segments],
-        [output.rstrip() for _, output, _ in segments],
-        [tag for *_, tag in segments],
-        [ids for of_text in tokens for ids in of_text] if tokens else None,
-    )
+    texts: Sequence[Segments],
+    tags: Sequence[str] | None,
+    tokens: Sequence[Sequence[Sequence[int]]] | None,
+    target_tags: Sequence[str] | None,
+) -> FlatPairs:
+    """Return the segments of texts one after the other; the arguments are those of `Annotator.word_scores`."""
+    blank = [""] * len(texts)
+    segments = [
+        (source.rstrip(), output.rstrip(), tag, target_tag)
+        for of_text, tag, target_tag in zip(texts, tags or blank, target_tags or blank, strict=True)
+        for source, output in of_text
+    ]
+    flat_tokens = [ids for of_text in tokens for ids in of_text] if tokens else None
+    sources, outputs, flat_tags, flat_target_tags = ([segment[side] for segment in segments] for side in range(4))
+    return FlatPairs(sources, outputs, flat_tags, flat_target_tags, flat_tokens)
 
 
 def join_scores(segments: Segments, scores: Sequence[list[tuple[str, float]]]) -> list[tuple[str, float]]:

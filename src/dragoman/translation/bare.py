@@ -56,8 +56,8 @@ def find_bare_pair(source: str, output: str, written: str) -> BarePair | None:
             [text[index] for index in indices[: max(front, 0)]]
             for text, indices in ((source, source_visible), (output, output_visible))
         ]
-        own = "".join(output[index] for index in output_visible[max(front, 0) :])
-        if own == "".join(written.split()) and fronts[0] == fronts[1]:
+        output_letters = "".join(output[index] for index in output_visible[max(front, 0) :])
+        if output_letters == "".join(written.split()) and fronts[0] == fronts[1]:
             bare = drop_visible(placeholders.remove(source, numbers)[0], front)
             words = (
                 whole_words(bare, source, source_visible[front:]),
@@ -69,7 +69,8 @@ def find_bare_pair(source: str, output: str, written: str) -> BarePair | None:
 
 def visible(text: str, numbers: bool) -> list[int]:
     """Return the indices of all characters but white space and placeholders."""
-    hidden = {index for one in placeholders.find(text, numbers) for index in range(one.start, one.end)}
+    spans = [range(placeholder.start, placeholder.end) for placeholder in placeholders.find(text, numbers)]
+    hidden = {index for span in spans for index in span}
     return [index for index, character in enumerate(text) if not character.isspace() and index not in hidden]
 
 
@@ -93,7 +94,6 @@ def whole_words(bare: str, whole: str, indices: Sequence[int]) -> list[int]:
 
 
 def word_starts(text: str) -> list[int]:
-    """Return the index of the first character of each word."""
     return [match.start() for match in WORD.finditer(text)]
 
 

@@ -24,17 +24,17 @@ def rerank_by_coverage(
 
     sources: token ids with their tags; beta: the weight of the penalty; head: whose attention counts.
     """
-    flat = [(source, hypothesis) for source, own in zip(sources, hypotheses, strict=True) for hypothesis in own]
+    flat = [(source, hypothesis) for source, ranked in zip(sources, hypotheses, strict=True) for hypothesis in ranked]
     outputs = leave_room_for_eos(model, [hypothesis.tokens for _, hypothesis in flat])
     maps = iter(alignment_weights(model, [source for source, _ in flat], outputs, head))
     scored = [
         [
             replace(hypothesis, score=hypothesis.score + coverage_penalty(next(maps), beta, hypothesis.finished))
-            for hypothesis in own
+            for hypothesis in ranked
         ]
-        for own in hypotheses
+        for ranked in hypotheses
     ]
-    return [sorted(own, key=lambda hypothesis: -hypothesis.score) for own in scored]
+    return [sorted(ranked, key=lambda hypothesis: -hypothesis.score) for ranked in scored]
 
 
 def coverage_penalty(weights: torch.Tensor, beta: float, finished: bool = True) -> float:

@@ -11,13 +11,13 @@ from dragoman.config.fields import Threads, check_argument
 from dragoman.data.tokenizers import SideTokenizer, Tokenizers
 from dragoman.decoding.engine import Engine
 from dragoman.decoding.torch_engine import TorchEngine
-from dragoman.device import device_of
 from dragoman.errors import DragomanError, UsageError
 from dragoman.model import Model
 from dragoman.model_folder import read_model
-from dragoman.threads import granted_cores
+from dragoman.runtime.device import device_of
+from dragoman.runtime.threads import granted_cores
+from dragoman.runtime.waiting import use_threads
 from dragoman.translation.terms import token_boundaries
-from dragoman.waiting import use_threads
 
 
 def read_models(
@@ -37,8 +37,8 @@ def read_models(
     model, tokenizers = read_model(folder)
     models = [model.to(device)]
     for other in ensemble:
-        model, own = read_model(Path(other))
-        if own.as_files() != tokenizers.as_files():
+        model, of_other = read_model(Path(other))
+        if of_other.as_files() != tokenizers.as_files():
             raise DragomanError(f"{other}: its tokenizer is not that of {folder}, so the two cannot form an ensemble")
         models.append(model.to(device))
     return models, tokenizers

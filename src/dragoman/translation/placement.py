@@ -7,6 +7,7 @@ if it becomes much less probable without the source words of the term.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 
 import torch
 from torch import Tensor
@@ -35,12 +36,9 @@ Span = tuple[int, int]  # start and end of tokens, as for a slice
 class TermPlacer:
     """Finds the words that translations have for terms, and replaces them."""
 
-    def __init__(self, model: Model, tokenizers: Tokenizers, head: AlignmentHead, tag: int = 0):
-        """Take the model that attends and decides between the forms of a term.
-
-        head: its layer and head for that; tag: how many tokens all translations begin with that are given.
-        """
-        self.model, self.tokenizers, self.head, self.tag = model, tokenizers, head, tag
+    def __init__(self, model: Model, tokenizers: Tokenizers, head: AlignmentHead):
+        """Take the model that attends and decides between the forms of a term. head: its layer and head for that."""
+        self.model, self.tokenizers, self.head = model, tokenizers, head
         self.boundaries = token_boundaries(tokenizers.target)
 
     def place(
@@ -51,9 +49,13 @@ class TermPlacer:
         alpha: of the length penalty in the scores. A term has no place where no word attends to its source, or where
         the word that does is as probable without it; None where no missing term has one.
         """
-        sources = [segment.tag_ids + segment.ids for segment in segments]
+        sources = [segment.source_ids for segment in segments]
         longest = max_positions(self.model) - 1
-        rows = [row for row, one in enumerate(hypotheses) if max(len(one.tokens), len(sources[row])) <= longest]
+        rows = [
+            row
+            for row, (source, hypothesis) in enumerate(zip(sources, hypotheses, strict=True))
+            if max(len(hypothesis.tokens), len(source)) <= longest
+        ]
         outputs = [hypotheses[row].tokens for row in rows]
         maps = alignment_weights(self.model, [sources[row] for row in rows], outputs, self.head)
         terms = [self._missing(segments[row], tokens) for row, tokens in zip(rows, outputs, strict=True)]
@@ -67,9 +69,10 @@ class TermPlacer:
         scored: dict[int, list[Hypothesis]] = defaultdict(list)
         likelihoods = score(self.model, [sources[row] for row, _ in drafts], [draft for _, draft in drafts])
         for (row, draft), likelihood in zip(drafts, likelihoods, strict=True):
-            value = likelihood.after(self.tag).total / length_penalty(len(draft) + 1, alpha)
+            of_words = likelihood.after(len(segments[row].target_tag_ids))
+            value = of_words.total / length_penalty(len(draft) + 1, alpha)
             scored[row].append(Hypothesis(draft, value, hypotheses[row].finished))
-        return [max(scored[row], key=lambda one: one.score, default=None) for row in range(len(hypotheses))]
+        return [max(scored[row], key=attrgetter("score"), default=None) for row in range(len(hypotheses))]
 
     def _losses(
         self, segments: Sequence[Segment], outputs: Sequence[Ids], terms: Sequence[Sequence[TermMatch]]
@@ -79,7 +82,7 @@ class TermPlacer:
         The term is deleted from the source. There is nothing for a term whose place in the source is unknown. outputs:
         the translations; terms: those of each segment to look at.
         """
-        sources = [segment.tag_ids + segment.ids for segment in segments]
+        sources = [segment.source_ids for segment in segments]
         cases = [
             (row, term, [id for n, id in enumerate(sources[row]) if n not in columns])
             for row, segment in enumerate(segments)
@@ -107,10 +110,11 @@ class TermPlacer:
         attention (T+1, S+1): of the steps of the translation on the source with its tag; losses: see `_losses`.
         """
         replaced: dict[Span, TermMatch] = {}
+        begun = len(segment.target_tag_ids) + len(segment.prefix_ids)
         for term, loss in losses.items():
             source = self._columns(segment, term)
             place = self._place(tokens, attention[: len(tokens), source].sum(1), " " in term.entry.source)
-            if place is None or place[0] < self.tag + len(segment.prefix_ids):
+            if place is None or place[0] < begun:
                 continue
             if any(start < place[1] and place[0] < end for start, end in replaced):
                 continue
@@ -123,8 +127,8 @@ class TermPlacer:
             return
         for number in range(max(map(len, forms.values()), default=0)):
             draft = list(tokens)
-            for place, own in forms.items():
-                draft[slice(*place)] = own[number % len(own)]
+            for place, of_term in forms.items():
+                draft[slice(*place)] = of_term[number % len(of_term)]
             yield draft
 
     def stand(self, segments: Sequence[Segment], outputs: Sequence[Ids]) -> list[bool]:
@@ -133,13 +137,13 @@ class TermPlacer:
         A term that a search was made to say may stand anywhere, such as in front of the sentence. Those that are not in
         a translation do not count, nor those whose positions in the source are unknown. outputs: the translations.
         """
-        sources = [segment.tag_ids + segment.ids for segment in segments]
+        sources = [segment.source_ids for segment in segments]
         outputs = leave_room_for_eos(self.model, outputs)
         maps = alignment_weights(self.model, sources, outputs, self.head)
         losses = self._losses(segments, outputs, [segment.terms for segment in segments])
         return [
-            all(self._stands(segment, term, tokens, attention, loss) for term, loss in own.items() if term.end)
-            for segment, tokens, attention, own in zip(segments, outputs, maps, losses, strict=True)
+            all(self._stands(segment, term, tokens, attention, loss) for term, loss in of_terms.items() if term.end)
+            for segment, tokens, attention, of_terms in zip(segments, outputs, maps, losses, strict=True)
         ]
 
     def _stands(self, segment: Segment, term: TermMatch, tokens: Ids, attention: Tensor, loss: Tensor) -> bool:
@@ -209,9 +213,9 @@ class TermPlacer:
 
         Where there is a choice, they have a capital if the words have one because a sentence begins with them.
         """
-        own = self.tokenizers.target.decode(tokens[slice(*place)])
+        replaced = self.tokenizers.target.decode(tokens[slice(*place)])
         before = self.tokenizers.target.decode(tokens[: place[0]]).rstrip()
-        capital = own[:1].isupper() and (not before or before[-1] in SENTENCE_END or before[-1] in OPENING_MARKS)
+        capital = replaced[:1].isupper() and (not before or before[-1] in SENTENCE_END or before[-1] in OPENING_MARKS)
         fitting = [target for target in term.targets if target[:1].isupper() == capital] or term.targets
         spaced = self.tokenizers.target.pieces[tokens[place[0]]].startswith(" ")
         forms = [list(target_tokens(target, self.tokenizers.target)[not spaced]) for target in fitting]
@@ -231,8 +235,11 @@ def far_less_probable(
     They are held against a plain translation of the same source. sources: with tags; plain, bound: the tokens of the
     translations without and with terms; terms: those of each source.
     """
-    free, said = (score(model, sources, leave_room_for_eos(model, outputs)) for outputs in (plain, bound))
-    return [one.mean - mean_around(other, own) > MAX_LOSS for one, other, own in zip(free, said, terms, strict=True)]
+    free, forced = (score(model, sources, leave_room_for_eos(model, outputs)) for outputs in (plain, bound))
+    return [
+        without_terms.mean - mean_around(with_terms, of_source) > MAX_LOSS
+        for without_terms, with_terms, of_source in zip(free, forced, terms, strict=True)
+    ]
 
 
 def mean_around(likelihood: Likelihood, terms: Sequence[Term]) -> float:

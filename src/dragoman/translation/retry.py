@@ -50,7 +50,7 @@ class Retry:
 
     segment: Segment
     label: str  # placeholders that it begins with, with the marks after them: "%s: "; they stay as they are
-    bare: Segment  # the rest without its placeholders
+    bare: Segment  # what follows the label, without its placeholders
     removed: Sequence[placeholders.Removed]
 
     @property
@@ -65,8 +65,8 @@ def prepare_retries(segments: Sequence[Segment], tokenizer: SideTokenizer, safeg
         find_label(segment.text, safeguards.numbers) if safeguards.placeholders and not segment.prefix else ""
         for segment in segments
     ]
-    rests = [segment.text[len(label) :] for segment, label in zip(segments, labels, strict=True)]
-    bare = [placeholders.remove(text, safeguards.numbers) if safeguards.placeholders else (text, []) for text in rests]
+    texts = [segment.text[len(label) :] for segment, label in zip(segments, labels, strict=True)]
+    bare = [placeholders.remove(text, safeguards.numbers) if safeguards.placeholders else (text, []) for text in texts]
     bare = [with_plain_spaces(text, removed, tokenizer) for text, removed in bare]
     ids = tokenizer.encode_sources([text for text, _ in bare])
     for segment, label, (text, removed), bare_ids in zip(segments, labels, bare, ids, strict=True):
@@ -100,13 +100,13 @@ def find_label(text: str, numbers: bool) -> str:
     return label
 
 
-def move_terms(terms: Sequence[TermMatch], found: Sequence[TermMatch]) -> tuple[TermMatch, ...]:
-    """Return the terms of a segment with the positions that they have in the bare one, where they are `found` again.
+def move_terms(terms: Sequence[TermMatch], in_bare: Sequence[TermMatch]) -> tuple[TermMatch, ...]:
+    """Return the terms of a segment with the positions that they have in the bare one, whose terms are `in_bare`.
 
-    Without positions where other terms are found there.
+    Without positions where these are other terms.
     """
-    if [term.targets for term in terms] == [term.targets for term in found]:
-        return tuple(found)
+    if [term.targets for term in terms] == [term.targets for term in in_bare]:
+        return tuple(in_bare)
     return tuple(replace(term, start=0, end=0) for term in terms)
 
 
@@ -129,8 +129,8 @@ def restore_placeholders(retry: Retry, text: str, tokens: Ids, annotator: Annota
     if not safeguards.placeholders:
         return text
     start = len(retry.bare.prefix) if text.startswith(retry.bare.prefix) else 0
-    rest = text[start:].lstrip()
-    prefix = text[: len(text) - len(rest)]
+    words = text[start:].lstrip()
+    prefix = text[: len(text) - len(words)]
     in_prefix = Counter(placeholder.text for placeholder in placeholders.find(prefix, safeguards.numbers))
     missing = []
     for placeholder in retry.removed:
@@ -139,8 +139,8 @@ def restore_placeholders(retry: Retry, text: str, tokens: Ids, annotator: Annota
         else:
             missing.append(placeholder)
     links = None
-    if placeholders.find(rest, safeguards.numbers):  # invented ones; without them the alignment no longer fits
-        rest = placeholders.remove(rest, safeguards.numbers)[0]
+    if placeholders.find(words, safeguards.numbers):  # invented ones; without them the alignment no longer fits
+        words = placeholders.remove(words, safeguards.numbers)[0]
     elif missing and (all_links := annotator.character_links(retry.bare.ids, tokens, retry.bare.tag_ids)):
         links = [(source, target - len(prefix)) for source, target in all_links if target >= len(prefix)]
-    return prefix + retry.label + placeholders.restore(rest, retry.bare.text, missing, links, safeguards.numbers)
+    return prefix + retry.label + placeholders.restore(words, retry.bare.text, missing, links, safeguards.numbers)

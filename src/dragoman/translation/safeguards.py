@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dragoman.config.fields import check_fields, short_repr
+from dragoman.data.tokenizers import SideTokenizer
 from dragoman.decoding.search import Hypothesis
 from dragoman.errors import UsageError
 from dragoman.text import placeholders
 from dragoman.text.faults import find_faults, is_empty
 from dragoman.text.glossary import Entry, Glossary, TermMatch, check_terms, normalise_term
-from dragoman.translation.segments import Segment
+from dragoman.translation.segments import Candidate, Segment, Wording
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,6 @@ class Safeguards:
         return Glossary(entries) if entries else None
 
     def is_forbidden(self, text: str) -> bool:
-        """Return whether a text has a forbidden word."""
         return bool(self.forbidden_words and self.forbidden_words.find(text))
 
     def demands_words(self, segment: Segment) -> bool:
@@ -92,51 +92,18 @@ class Safeguards:
             if all(term.end <= placeholder.start or placeholder.end <= term.start for placeholder in verbatim)
         )
 
+    def segment_terms(self, segment: Segment, tokenizer: SideTokenizer) -> tuple[TermMatch, ...]:
+        """Return what the glossary demands of a segment; where it has unknown words, without positions in the source.
+
+        An unknown word is one token, whatever its length. tokenizer: that of the source.
+        """
+        terms = self.find_terms(tokenizer.plain_spaces(segment.text)) if self.glossary else ()
+        if terms and tokenizer.unknown in segment.ids:
+            return tuple(replace(term, start=0, end=0) for term in terms)
+        return terms
+
 
 NO_SAFEGUARDS = Safeguards(placeholders=False, faults=False)
-
-
-@dataclass(frozen=True)
-class Wording:
-    """Which of the demanded words a translation has."""
-
-    terms_met: tuple[str, ...] = ()  # source terms of the glossary whose target terms it has
-    terms_missed: tuple[str, ...] = ()  # those whose it has not
-    flags: tuple[str, ...] = ()  # terms that it has not, and forbidden words that it has: 'no brake pad', 'has rey'
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A translation of a segment, and what is wrong with it."""
-
-    text: str
-    hypothesis: Hypothesis
-    faults: tuple[str, ...] = ()  # in words: 'loop', 'lost {name}'
-    wrong_placeholders: int = 0  # how many it lost or invented
-    wording: Wording = Wording()
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """All that is wrong with it, in words."""
-        return self.faults + self.wording.flags
-
-    @property
-    def badness(self) -> tuple[int, int, bool]:
-        """A key to sort by, smaller for better candidates.
-
-        Wrong placeholders count most: a text without them breaks the program that fills them in. Of two candidates with
-        as many flags, one with words is better than an empty one.
-        """
-        return self.wrong_placeholders, len(self.flags), "empty" in self.faults
-
-
-@dataclass(frozen=True)
-class SegmentResult:
-    """The candidates for a segment, from one search or two."""
-
-    segment: Segment
-    candidates: list[Candidate]  # best first
-    retried: bool  # whether there was a second search
 
 
 def check_wording(segment: Segment, text: str, safeguards: Safeguards) -> Wording:
@@ -172,7 +139,8 @@ def judge(
         lost, invented = placeholders.compare(segment.text, text, safeguards.numbers, segment.prefix)
     faults += [f"lost {placeholder}" for placeholder in lost]
     faults += [f"invented {placeholder}" for placeholder in invented]
-    if hypothesis.tokens[: len(segment.prefix_ids)] != segment.prefix_ids:
+    begun = segment.target_tag_ids + segment.prefix_ids
+    if segment.prefix_ids and hypothesis.tokens[: len(begun)] != begun:
         faults.append("lost prefix")
     wording = check_wording(segment, text, safeguards)
     return Candidate(text, hypothesis, tuple(faults), len(lost) + len(invented), wording)
@@ -197,7 +165,7 @@ def merge_hypotheses(
     demands a hypothesis leaves unmet. The best one of the first search stays the best where the second one found none
     that meets more.
     """
-    every = {tuple(one.tokens): one for one in (*second, *first)}.values()
-    counts = [unmet(one) for one in every]
-    kept = [one for one, count in zip(every, counts, strict=True) if count == min(counts)]
-    return sorted(kept, key=lambda one: (one is not first[0], -one.score))[:n]
+    hypotheses = {tuple(hypothesis.tokens): hypothesis for hypothesis in (*second, *first)}.values()
+    counts = [unmet(hypothesis) for hypothesis in hypotheses]
+    kept = [hypothesis for hypothesis, count in zip(hypotheses, counts, strict=True) if count == min(counts)]
+    return sorted(kept, key=lambda hypothesis: (hypothesis is not first[0], -hypothesis.score))[:n]

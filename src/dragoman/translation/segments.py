@@ -1,18 +1,24 @@
-"""Cut texts into segments: what is translated at once, as long as the sources that a model has learned from."""
+"""Cut texts into segments, and join their translations.
+
+A segment is what is translated at once, as long as the sources that a model has learned from.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import regex
 
 from dragoman.config.search import Split
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizers import SideTokenizer
+from dragoman.decoding.search import Hypothesis
 from dragoman.text import placeholders
 from dragoman.text.extent import SourceExtent
 from dragoman.text.glossary import TermMatch
 from dragoman.text.segmentation import group_sentences, split_sentences, split_to_fit
+from dragoman.translation.translation import Translation
 
 WIDE_SPACE = re.compile(r"\s{3,}")  # longer runs of white space than training texts have
 # What stands before a text and has no words: dashes of dialogue, bullets, numbers of a list, notes, emoji.
@@ -25,6 +31,8 @@ MARKER = regex.compile(
 LINE_END = re.compile(r"<br(?=[\s/>])[^<>]*>\s*\Z", re.IGNORECASE)
 # What stands behind it: "♪", an emoji, the number of a note: "[1]".
 NOTE = regex.compile(r"(?<=[\s.!?…。！？])(?:\p{So}[\p{So}\p{M}\p{Cf}\p{Sk}\s]*+|\[\^?\d{1,3}\]\s*+)\Z")
+PARTING_TAG = re.compile(r"</|<br\b", re.IGNORECASE)
+WIDE_ENDS = frozenset("。．！？｡」』”）")  # of sentences that no space follows
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,7 @@ class Segment:
     text: str
     ids: Ids  # the tokens of the text
     tag_ids: Ids = field(default_factory=list)  # those of the tag in front of it
+    target_tag_ids: Ids = field(default_factory=list)  # those of the tag in front of its translation
     prefix: str = ""  # how its translation has to begin
     prefix_ids: Ids = field(default_factory=list)
     given: bool = False  # whether the prefix is all of its translation
@@ -42,9 +51,56 @@ class Segment:
     markup: bool = False  # whether it is nothing but tags, which are not translated
 
     @property
+    def source_ids(self) -> Ids:
+        """The tokens that the model reads: the tag and the text, without EOS."""
+        return self.tag_ids + self.ids
+
+    @property
     def has_words(self) -> bool:
         """Return whether there is anything to translate: not only tags, digits, punctuation or emoji."""
         return bool(self.prefix) or (not self.markup and any(map(str.isalpha, self.text)))
+
+
+@dataclass(frozen=True)
+class Wording:
+    """Which of the demanded words a translation has."""
+
+    terms_met: tuple[str, ...] = ()  # source terms of the glossary whose target terms it has
+    terms_missed: tuple[str, ...] = ()  # those whose it has not
+    flags: tuple[str, ...] = ()  # terms that it has not, and forbidden words that it has: 'no brake pad', 'has rey'
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A translation of a segment, and what is wrong with it."""
+
+    text: str
+    hypothesis: Hypothesis
+    faults: tuple[str, ...] = ()  # in words: 'loop', 'lost {name}'
+    wrong_placeholders: int = 0  # how many it lost or invented
+    wording: Wording = Wording()
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return self.faults + self.wording.flags
+
+    @property
+    def badness(self) -> tuple[int, int, bool]:
+        """A key to sort by, smaller for better candidates.
+
+        Wrong placeholders count most: a text without them breaks the program that fills them in. Of two candidates with
+        as many flags, one with words is better than an empty one.
+        """
+        return self.wrong_placeholders, len(self.flags), "empty" in self.faults
+
+
+@dataclass(frozen=True)
+class SegmentResult:
+    """The candidates for a segment, from one search or two."""
+
+    segment: Segment
+    candidates: list[Candidate]  # best first
+    retried: bool  # whether there was a second search
 
 
 @dataclass(frozen=True)
@@ -110,23 +166,6 @@ class Segmenter:
         return [piece for text in texts for piece in ([text] if fits(text) else split_to_fit(narrow(text), fits))]
 
 
-def divide_prefix(prefix: str, texts: Sequence[str]) -> list[str]:
-    """Return the parts of a prefix that begin the translations of the first texts: as many sentences as each text has.
-
-    The last part is all that is left, or '' where a sentence is complete. Joined, the parts are the prefix.
-    """
-    *complete, last = split_sentences(f"{prefix}X")  # a sentence ends where another one begins
-    sentences = [*complete, last[:-1]]
-    parts = []
-    for text in texts[:-1]:
-        count = len(split_sentences(text))
-        if len(sentences) <= count:
-            break
-        parts.append("".join(sentences[:count]))
-        sentences = sentences[count:]
-    return [*parts, "".join(sentences)]
-
-
 def attach_blanks(pieces: Iterable[str]) -> list[str]:
     """Append each piece of white space to the piece before, so that it is not translated; drop leading ones."""
     attached: list[str] = []
@@ -172,3 +211,62 @@ def narrow(text: str) -> str:
     It is two line feeds where there is one in the run.
     """
     return WIDE_SPACE.sub(lambda match: "\n\n" if "\n" in match[0] else " ", text)
+
+
+def join_segments(results: Sequence[SegmentResult]) -> Translation:
+    """Return the translation of a text from its segments, one or more: their best candidates, joined.
+
+    Its alternatives are the second best candidates, joined, and so on, to the last one of the segment with the most.
+    A segment that has fewer gives its last one again.
+    """
+    segments = [result.segment for result in results]
+    best, *alternatives = (
+        join_candidates(segments, [result.candidates[min(rank, len(result.candidates) - 1)] for result in results])
+        for rank in range(max(len(result.candidates) for result in results))
+    )
+    return replace(best, retried=any(result.retried for result in results), alternatives=tuple(alternatives))
+
+
+def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]) -> Translation:
+    """Return the translation of a text: one candidate for each of its segments, joined with the space between them.
+
+    Scores, flags (each once), terms met and missed are those of all. `retried`, `alternatives`: see `join_segments`.
+    """
+    outputs = spaced_outputs(segments, [candidate.text for candidate in candidates])
+    return Translation(
+        one_line("".join(outputs)),
+        sum(candidate.hypothesis.score for candidate in candidates),
+        tuple(zip((segment.text + segment.space for segment in segments), outputs, strict=True)),
+        all(candidate.hypothesis.finished for candidate in candidates),
+        tuple(dict.fromkeys(flag for candidate in candidates for flag in candidate.flags)),
+        terms_met=tuple(term for candidate in candidates for term in candidate.wording.terms_met),
+        terms_missed=tuple(term for candidate in candidates for term in candidate.wording.terms_missed),
+        tokens=tuple(tuple(candidate.hypothesis.tokens) for candidate in candidates),
+    )
+
+
+def spaced_outputs(segments: Sequence[Segment], outputs: Sequence[str]) -> list[str]:
+    """Return the output of each segment with the space after it, between the tags that close one and open the next."""
+    spaced = list(outputs)
+    words: tuple[Segment, str] | None = None  # the last segment that is not markup, until a space follows it
+    for index, (segment, following) in enumerate(pairwise(segments)):
+        if not segment.markup:
+            words = segment, outputs[index]
+        if words is None or (following.markup and PARTING_TAG.match(following.text)):
+            spaced[index] += segment.space
+        else:
+            spaced[index] += space_after(replace(words[0], space=segment.space), words[1])
+            words = None
+    return spaced
+
+
+def space_after(segment: Segment, output: str) -> str:
+    """Return the space after the output of a segment: that of the source, unless only one language writes spaces."""
+    if output[-1:] in WIDE_ENDS:
+        return ""
+    return segment.space or " " * (segment.text[-1:] in WIDE_ENDS)
+
+
+def one_line(text: str) -> str:
+    """Return the text with a space for each line feed and the carriage return before it."""
+    return text.replace("\r\n", " ").replace("\n", " ")

@@ -1,10 +1,8 @@
 """Turn terms and forbidden words into the token sequences that a search must or must not use."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
-from dragoman.alignment.words import character_spans
-from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import BYTE
 from dragoman.data.tokenizers import SideTokenizer
 from dragoman.decoding.engine import Term
@@ -34,28 +32,12 @@ def target_tokens(target: str, tokenizer: SideTokenizer) -> tuple[tuple[int, ...
     return tuple(tokenizer.encode(target)), tuple(tokenizer.encode_inside(target))
 
 
-def insert_terms(ids: Ids, terms: Iterable[tuple[int, str]], tokenizer: SideTokenizer) -> Ids:
-    """Return the tokens of a source with each target term, between its marks, behind the source term.
-
-    ids: the tokens of the source, perhaps with a tag in front; terms: where each source term ends in the text, in
-    characters, and its target term. The tokenizer must have the marks.
-    """
-    begin, end = tokenizer.term_marks
-    starts, annotated = [start for start, _ in character_spans(tokenizer, ids)], list(ids)
-    for stop, target in sorted(terms, reverse=True):
-        index = max(index for index, start in enumerate(starts) if start < stop) + 1
-        annotated[index:index] = [begin, *tokenizer.encode(target), end]
-    return annotated
-
-
-def forbidden_sequences(words: Glossary | None, tokenizer: SideTokenizer) -> tuple[tuple[int, ...], ...]:
-    """Return the token sequences of forbidden words, in every case in which they are forbidden; () for None.
+def forbidden_sequences(words: Glossary, tokenizer: SideTokenizer) -> tuple[tuple[int, ...], ...]:
+    """Return the token sequences of forbidden words, in every case in which they are forbidden.
 
     A word is tokenised as at the beginning of a text, where it begins with a space as inside a text, and as after each
     opening mark. Tokens that contain a whole forbidden word, as " 개가" contains "개", are sequences of their own.
     """
-    if words is None:
-        return ()
     spellings = dict.fromkeys(
         form
         for entry in words.entries

@@ -1,4 +1,4 @@
-"""Hold a translated text, with all that is known of it."""
+"""Describe a translated text, with all that is known of it."""
 
 from dataclasses import dataclass, replace
 

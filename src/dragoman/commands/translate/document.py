@@ -1,12 +1,12 @@
 """Translate a file as a whole document: only its texts change."""
 
-from dragoman.commands.translate import Options
+from dragoman.commands.translate.options import Options
 from dragoman.commands.translate.report import TranslationReport
 from dragoman.console import LineProgress
-from dragoman.data.corpus import read_blocks
+from dragoman.data.lines import read_blocks
 from dragoman.documents import read_document
 from dragoman.errors import DragomanError, UsageError, plural
-from dragoman.files import open_output
+from dragoman.storage.output import open_output
 from dragoman.translation.translator import Translator
 
 BLOCK = 1024  # texts translated together

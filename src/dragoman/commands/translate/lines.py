@@ -15,17 +15,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
-from dragoman.commands.translate import InputFormat, Options, OutputFormat
+from dragoman.commands.translate.options import InputFormat, Options, OutputFormat
 from dragoman.commands.translate.report import TranslationReport
 from dragoman.console import LineProgress
-from dragoman.data.corpus import LONGEST_LINE, foreign_beginning, read_blocks
 from dragoman.data.jsonl import text_keys, value_at
-from dragoman.data.spec import codec_of
+from dragoman.data.lines import LONGEST_LINE, codec_of, foreign_beginning, read_blocks
 from dragoman.data.tokenizer import SURROGATE
 from dragoman.errors import DragomanError, plural
-from dragoman.files import is_replaceable, name_errors, open_output
+from dragoman.storage.output import is_replaceable, open_output
+from dragoman.storage.writing import name_errors
+from dragoman.translation.segments import one_line
 from dragoman.translation.translation import Translation
-from dragoman.translation.translator import Translator, one_line
+from dragoman.translation.translator import Translator
 
 PROMPT = "> "
 BLOCK = 1024  # lines translated together
@@ -87,8 +88,8 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
             tags = [options.tag] * len(block)
             translations = translator.translate([line.text for line in block], tags, [options.prefix] * len(block))
             annotations = annotate(translator, options, translations, tags)
-            for line, translation, own in zip(block, translations, annotations, strict=True):
-                fields = {**translation_fields(translation), **own} if options.row_format == "jsonl" else {}
+            for line, translation, annotation in zip(block, translations, annotations, strict=True):
+                fields = {**translation_fields(translation), **annotation} if options.row_format == "jsonl" else {}
                 for row in output_rows(line, translation, options.row_format, options.text_key, fields):
                     target.write(row.encode("utf-8", "replace") + b"\n")
                 if fields and (more := (line.left_out | line.fields.keys() & fields.keys()) - left_out):
@@ -140,11 +141,11 @@ def annotate(
     tokens = [translation.tokens for translation in translations]
     if options.word_scores:
         scores = translator.annotator.word_scores(segments, tags, tokens)
-        for own, words in zip(annotations, scores, strict=True):
-            own["words"] = [[word, round(log_p, 4)] for word, log_p in words]
+        for annotation, words in zip(annotations, scores, strict=True):
+            annotation["words"] = [[word, round(log_p, 4)] for word, log_p in words]
     if options.alignment:
-        for own, links in zip(annotations, translator.annotator.alignments(segments, tags, tokens), strict=True):
-            own["alignment"] = links
+        for annotation, links in zip(annotations, translator.annotator.alignments(segments, tags, tokens), strict=True):
+            annotation["alignment"] = links
     return annotations
 
 
@@ -307,7 +308,7 @@ def nesting_depth(value: Any) -> int:
     """Return how deep objects and arrays of JSON are nested; 0 for a number or a string."""
     levels, level = 0, [value]
     while level := [inner for inner in level if isinstance(inner, dict | list)]:
-        level = [one for outer in level for one in (outer.values() if isinstance(outer, dict) else outer)]
+        level = [inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)]
         levels += 1
     return levels
 
@@ -388,8 +389,8 @@ def output_rows(
     elif form == "tsv":
         yield "\t".join([as_column(line.text), as_column(translation.text), f"{translation.score:.4f}", *line.columns])
     elif form == "nbest":
-        for one in (translation, *translation.alternatives):
-            yield f"{line.number - 1} ||| {one.text} ||| F0= {one.score:.4f} ||| {one.score:.4f}"
+        for ranked in (translation, *translation.alternatives):
+            yield f"{line.number - 1} ||| {ranked.text} ||| F0= {ranked.score:.4f} ||| {ranked.score:.4f}"
     elif line.error:
         yield as_json({"line": line.number, "error": line.error})
     else:
@@ -423,7 +424,8 @@ def translation_fields(translation: Translation) -> dict[str, Any]:
         fields["segments"] = len(translation.segments)
     if translation.alternatives:
         fields["alternatives"] = [
-            {"translation": one.text, "score": round(one.score, 4)} for one in translation.alternatives
+            {"translation": alternative.text, "score": round(alternative.score, 4)}
+            for alternative in translation.alternatives
         ]
     return fields
 

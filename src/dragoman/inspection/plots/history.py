@@ -18,10 +18,7 @@ Rows = dict[str, list[float]]  # numbers by layer or head, at each snapshot
 
 
 def history_figure(history: History, say: Say = say_english) -> Figure:
-    """Return a figure of a run's gradients, updates, entropies, and cross-attention at SHOWN snapshots at most.
-
-    say: says its words in a language.
-    """
+    """Return a figure of gradients, updates, entropies, and cross-attention at SHOWN snapshots at most."""
     snapshots = history.snapshots
     shown = select_snapshots(snapshots)
     steps = [f"{snapshot.step:,}" for snapshot in snapshots]
@@ -89,8 +86,8 @@ def draw_table(axes: Any, rows: Rows, shades: Rows, steps: list[str], title: str
     labels of the columns, which stand for `step`.
     """
     draw_image(axes, torch.tensor(list(shades.values())), WEIGHTS)
-    every = math.ceil(len(steps) / SHOWN)
-    axes.set_xticks(range(0, len(steps), every), steps[::every], fontsize=8)
+    spacing = math.ceil(len(steps) / SHOWN)
+    axes.set_xticks(range(0, len(steps), spacing), steps[::spacing], fontsize=8)
     axes.set_yticks(range(len(rows)), [name.replace(" = ", " =\n") for name in rows], fontsize=7)
     axes.tick_params(length=0)
     axes.set_xlabel(step, fontsize=8)

@@ -1,4 +1,4 @@
-"""Draw maps: all heads at once, masks, and what is lost without a source word.
+"""Draw maps: all heads at once, and masks.
 
 Shapes: L layers, H heads, T queries, S keys.
 """
@@ -17,9 +17,7 @@ from dragoman.inspection.figure import (
     Figure,
     Scale,
     draw_image,
-    map_figure,
     shorten_label,
-    signed_scale,
 )
 
 GAP = 0.06  # between the thumbnails, as a share of their side
@@ -53,6 +51,8 @@ def map_grid(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title
         )
 
     def draw(figure: Any) -> None:
+        from matplotlib.patches import Rectangle
+
         axes = figure.subplots()
         image = draw_image(axes, mosaic, scale)
         axes.set_xticks(*ticks(columns, heads, wide), rotation=90)
@@ -72,18 +72,15 @@ def map_grid(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title
         for layer in range(layers):
             for head in range(heads):
                 corner = (wide * head - 0.5, high * layer - 0.5)
-                axes.add_patch(frame(corner, len(columns), len(rows)))
+                axes.add_patch(
+                    Rectangle(
+                        corner, len(columns), len(rows), fill=False, edgecolor="0.5", linewidth=0.6, clip_on=False
+                    )
+                )
         axes.set_title(title, fontsize=11)
         figure.colorbar(image, ax=axes, shrink=0.8, label=scale.name)
 
     return Figure(caption, draw, (max(5.0, 2.5 + side * heads), min(max(3.5, 2 + side * tall * layers), MAX_INCHES)))
-
-
-def frame(corner: tuple[float, float], width: float, height: float) -> Any:
-    """Return the outline of a map as a grey rectangle of matplotlib; corner, width and height count cells."""
-    from matplotlib.patches import Rectangle
-
-    return Rectangle(corner, width, height, fill=False, edgecolor="0.5", linewidth=0.6, clip_on=False)
 
 
 def tile(weights: Tensor) -> tuple[Tensor, tuple[int, int]]:
@@ -128,10 +125,3 @@ def mask_figure(shown: Sequence[Mask], caption: str) -> Figure:
             axes.set_title(mask.title, fontsize=10)
 
     return Figure(caption, draw, (min(max(total, 6.0), MAX_INCHES), min(height, MAX_INCHES)))
-
-
-def occlusion_map(shares: Tensor, rows: Sequence[str], columns: Sequence[str], caption: str) -> Figure:
-    """Return a map of the share of its probability that each target word (row) loses without each source word."""
-    title = "How much less probable each word becomes without a source word"
-    scale = signed_scale("share of its probability lost; below 0: gained", 1.0)
-    return map_figure(shares, rows, columns, title, caption, scale)

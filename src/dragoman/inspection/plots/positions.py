@@ -29,10 +29,7 @@ class PositionalEncoding:
 
 
 def added_positions(model: Model, positions: int) -> PositionalEncoding | None:
-    """Return what the encoder adds to its first `positions` words, or to as many as it has positions for.
-
-    None for a scheme that adds nothing to words.
-    """
+    """Return what the encoder adds to its first `positions` words, or to as many as it can; None for nothing."""
     if not isinstance(model, Transformer) or type(model.encoder_positions).embed is Positions.embed:
         return None
     config = model.config
@@ -65,10 +62,7 @@ def position_figure(model: Model, positions: int, about: str) -> Figure:
 
 
 def encoding_figure(table: Tensor, title: str, caption: str) -> Figure:
-    """Return a figure of a table (P, D) of one vector per position: a map, a few columns as curves, and dot products.
-
-    The dot products are those of a few rows with all others.
-    """
+    """Return a figure of vectors (P, D) by position: a map, some columns as curves, some rows' dot products."""
     positions, dimensions = table.shape
     table = table.detach().float().cpu()
     chosen = sorted({0, dimensions // 8, dimensions // 4, dimensions // 2})  # short waves and long ones
@@ -82,19 +76,14 @@ def encoding_figure(table: Tensor, title: str, caption: str) -> Figure:
         whole.set_ylabel("position, from 0")
         whole.set_title(title, fontsize=11)
         figure.colorbar(image, ax=whole, label="value")
-        for number, dimension in enumerate(chosen):
-            curves.plot(
-                table[:, dimension], label=f"dimension {dimension}", markevery=tick_distance(positions), **style(number)
-            )
-        curves.set_xlabel("position, from 0")
-        curves.set_ylabel("value")
-        for number, position in enumerate(select_positions(positions)):
-            near.plot(
-                products[position], label=f"position {position}", markevery=tick_distance(positions), **style(number)
-            )
-        near.set_xlabel("the other position, from 0")
-        near.set_ylabel("dot product")
-        for axes in (curves, near):
+        for axes, lines, indices, name, across, value in (
+            (curves, table.T, chosen, "dimension", "position, from 0", "value"),
+            (near, products, select_positions(positions), "position", "the other position, from 0", "dot product"),
+        ):
+            for number, index in enumerate(indices):
+                axes.plot(lines[index], label=f"{name} {index}", markevery=tick_distance(positions), **style(number))
+            axes.set_xlabel(across)
+            axes.set_ylabel(value)
             axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
             axes.grid(color="0.9", linewidth=0.6)
             axes.spines[["top", "right"]].set_visible(False)

@@ -25,10 +25,7 @@ LETTERS = 6.5  # points
 
 
 def stage_figure(stages: Stages, about: str) -> Figure:
-    """Return a figure of the five stages, a number in each cell: four tables (T, S), and the output (T, V) below.
-
-    about: the end of the caption.
-    """
+    """Return a figure of the stages, all numbers written: four tables (T, S), and the output (T, V) below."""
     divide = f"2. scale: divided by √d_k = {stages.divisor:.4g}" if stages.divisor != 1 else "2. scale: none here"
     seen = stages.masked.isfinite()
     added = "; what relative positions add" if (stages.masked != stages.scaled)[seen].any() else ""

@@ -94,10 +94,7 @@ def probability_table(positions: Sequence[Position], vocabulary: int, caption: s
 
 
 def write_alternatives(axes: Any, positions: Sequence[Position], ranks: int) -> None:
-    """Write the most probable tokens of each position in a row, darker where more probable.
-
-    ranks: for how many tokens in a row there is room.
-    """
+    """Write each position's most probable tokens, at most `ranks`, in a row, darker where more probable."""
     import matplotlib
 
     blues = matplotlib.colormaps["Blues"]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dragoman.errors import DragomanError
-from dragoman.files import refuse_links_out
 from dragoman.inspection.figure import check_format, pyplot
+from dragoman.model_folder.manifest import refuse_links_out
 
 Against = Literal["steps", "time", "tokens"]
 
@@ -48,7 +48,7 @@ PANELS = (
 
 @dataclass(frozen=True)
 class Metrics:
-    """Hold what a run recorded: its rows by (event, step), in the order of steps; numbers only."""
+    """Index what a run recorded: its rows by (event, step), in the order of steps; numbers only."""
 
     rows: dict[tuple[str, int], dict[str, float]]
     damaged: list[int]  # lines that could not be read, counted from 1
@@ -127,8 +127,8 @@ def draw_curves(runs: dict[str, Metrics], path: Path, against: Against = "steps"
     for axes, (panel, points) in zip(grid.flat, shown.items(), strict=False):
         for index, curve in enumerate(points.values()):
             # A mark at each validation. Other curves have some to tell runs apart, not all at the same steps.
-            every = 1 if panel.event == "validation" else len(curve) // 8 + 1
-            marks = (index * every // len(points), every)
+            spacing = 1 if panel.event == "validation" else len(curve) // 8 + 1
+            marks = (index * spacing // len(points), spacing)
             look = style(index) if panel.event == "validation" or len(points) > 1 else style(index) | {"marker": ""}
             axes.plot([x / unit for x, _ in curve], [y for _, y in curve], markevery=marks, **look)
         axes.set_title(panel.title, fontsize=10, loc="left")

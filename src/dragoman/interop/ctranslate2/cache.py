@@ -11,12 +11,14 @@ from typing import get_args
 
 from dragoman.config import ComputeType
 from dragoman.errors import DragomanError, UsageError
-from dragoman.files import MANIFEST, delete_folder, fingerprint, lock_file, new_folder, read_json
 from dragoman.interop.ctranslate2.conversion import convert, import_ctranslate2, largest_weight
 from dragoman.interop.ctranslate2.engine import SHARED, SIDES, CTranslate2Engine
 from dragoman.interop.verification import Mismatch, made_up, verify
 from dragoman.model import Model
-from dragoman.model_folder import find_model, read_model, verify_files
+from dragoman.model_folder import fetch_model, read_model, verify_files
+from dragoman.storage.locks import lock_file
+from dragoman.storage.records import read_json
+from dragoman.storage.writing import MANIFEST, delete_folder, fingerprint, new_folder
 
 FORMAT = 2  # with another number, all models are converted again
 FILES = ("config.json", "model.bin")
@@ -25,11 +27,7 @@ MAX_AGE = 30 * 86_400  # seconds since a copy was last used
 
 
 def open_ctranslate2(
-    path: str | Path,
-    compute_type: str = "float32",
-    threads: int = 1,
-    replicas: int = 1,
-    suppressed: Sequence[int] = (),
+    path: str | Path, compute_type: str = "float32", threads: int = 1, replicas: int = 1, suppressed: Sequence[int] = ()
 ) -> CTranslate2Engine:
     """Return the engine for a model folder or run folder, which is converted the first time.
 
@@ -43,7 +41,7 @@ def open_ctranslate2(
     supported = sorted(import_ctranslate2().get_supported_compute_types("cpu"))
     if compute_type not in supported:
         raise UsageError(f"CTranslate2 cannot compute in '{compute_type}' here, only in {', '.join(supported)}")
-    folder = converted_model(find_model(Path(path)).resolve(), compute_type)
+    folder = converted_model(fetch_model(Path(path)).resolve(), compute_type)
     return CTranslate2Engine(folder, compute_type, threads, replicas, suppressed)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dragoman.config import AblationConfig, ModelConfig, RecurrentConfig, TransformerConfig
+from dragoman.config import ModelConfig, TransformerConfig
 from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.errors import DragomanError
 from dragoman.inference.products import adds_int8
@@ -96,10 +96,8 @@ def describe_engines(config: ModelConfig) -> str:
 
 def unknown_settings(config: ModelConfig) -> dict[str, str]:
     """Return the settings of a model that CTranslate2 does not have, each with the flags of one that it has."""
-    if isinstance(config, RecurrentConfig):
-        return {"recurrent layers": "--preset small --model.positions rotary"}
-    if isinstance(config, AblationConfig):
-        return {f"the change '{config.change}'": "--preset small --model.positions rotary"}
+    if type(config) is not TransformerConfig:
+        return {config.departure: "--preset small --model.positions rotary"}
     attention = config.attention
     d_k, d_v = attention.head_sizes(config.d_model)
     settings = [
@@ -200,7 +198,6 @@ def fill_linear(spec: Any, *layers: nn.Linear) -> None:
 
 
 def fill_norm(spec: Any, norm: nn.LayerNorm) -> None:
-    """Fill in a layer normalisation of the specification."""
     spec.gamma, spec.beta = float32_copy(norm.weight), float32_copy(norm.bias)
 
 

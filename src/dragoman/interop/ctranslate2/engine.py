@@ -84,8 +84,8 @@ class CTranslate2Engine:
         for group in group_alike(constraints):
             of_thread = min(SEARCHED, SEARCH_TOKENS // config.beam)
             for rows in batches_by_length(group, sources, of_thread * self.threads):
-                batch, own = [sources[row] for row in rows], [constraints[row] for row in rows]
-                hypotheses |= zip(rows, self._search_batch(batch, config, own), strict=True)
+                batch, rules = [sources[row] for row in rows], [constraints[row] for row in rows]
+                hypotheses |= zip(rows, self._search_batch(batch, config, rules), strict=True)
         return [hypotheses[row] for row in range(len(sources))]
 
     def check(self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints]) -> None:
@@ -96,7 +96,7 @@ class CTranslate2Engine:
                     f"the CTranslate2 engine does not support the setting '{spec.name}': use the native one"
                 )
         for spec in dataclasses.fields(Constraints):
-            used = any(getattr(own, spec.name) != spec.default for own in constraints)
+            used = any(getattr(constraint, spec.name) != spec.default for constraint in constraints)
             if used and spec.name not in HONOURED_CONSTRAINTS:
                 raise UsageError(f"the CTranslate2 engine does not support {spec.name}: use the native one")
         max_length = max(map(len, sources), default=0) + 1
@@ -111,17 +111,17 @@ class CTranslate2Engine:
         """Return the hypotheses for each source of a batch, whose constraints are of one kind (see `group_alike`)."""
         limits = [len(ids) + config.extra_length for ids in sources]
         limits = [min(limit, self.max_positions or limit) for limit in limits]
-        found = self._collect(sources, config, constraints, max(limits))
+        candidates = self._collect(sources, config, constraints, max(limits))
         # CTranslate2 has one limit for a batch. A source with outputs that reach its own limit is searched for again
         # with that limit. A greedy search finds the same words with any limit, only fewer of them.
         too_long = [
             row
             for row, limit in enumerate(limits)
-            if limit < max(limits) and max(map(token_count, found[row]), default=0) >= limit
+            if limit < max(limits) and max(map(token_count, candidates[row]), default=0) >= limit
         ]
         within_limit: dict[int, list[Hypothesis]] = {}
         if too_long and config.beam == 1:
-            shortened = [[truncate(hypothesis, limits[row]) for hypothesis in found[row]] for row in too_long]
+            shortened = [[truncate(hypothesis, limits[row]) for hypothesis in candidates[row]] for row in too_long]
             within_limit |= zip(
                 too_long,
                 self._rescore([sources[row] for row in too_long], shortened, [constraints[row] for row in too_long]),
@@ -130,13 +130,13 @@ class CTranslate2Engine:
         else:
             for limit in sorted({limits[row] for row in too_long}):
                 rows = [row for row in too_long if limits[row] == limit]
-                batch, own = [sources[row] for row in rows], [constraints[row] for row in rows]
-                within_limit |= zip(rows, self._collect(batch, config, own, limit), strict=True)
-        found = [within_limit.get(row, hypotheses) for row, hypotheses in enumerate(found)]
+                batch, rules = [sources[row] for row in rows], [constraints[row] for row in rows]
+                within_limit |= zip(rows, self._collect(batch, config, rules, limit), strict=True)
+        candidates = [within_limit.get(row, hypotheses) for row, hypotheses in enumerate(candidates)]
         redistributed = config.min_length or config.no_repeat_ngram or self.suppressed
-        if redistributed or any(own != UNCONSTRAINED for own in constraints):
-            found = self._rescore(sources, found, constraints)
-        return [rank(hypotheses, config) for hypotheses in found]
+        if redistributed or any(constraint != UNCONSTRAINED for constraint in constraints):
+            candidates = self._rescore(sources, candidates, constraints)
+        return [rank(hypotheses, config) for hypotheses in candidates]
 
     def _collect(
         self, sources: list[Ids], config: SearchConfig, constraints: list[Constraints], limit: int
@@ -147,7 +147,7 @@ class CTranslate2Engine:
         """
         patience = 1.0 if config.beam == 1 else config.patience or PATIENCE
         count = math.ceil(patience * config.beam)
-        prefixes = [self.spell((*own.tag, *own.prefix)) for own in constraints]
+        prefixes = [self.spell((*constraint.tag, *constraint.prefix)) for constraint in constraints]
         results = self.translator.translate_batch(
             [self.spell_source(ids) for ids in sources],
             target_prefix=prefixes if any(prefixes) else None,
@@ -174,15 +174,15 @@ class CTranslate2Engine:
         ]
 
     def _rescore(
-        self, sources: list[Ids], found: list[list[Hypothesis]], constraints: list[Constraints]
+        self, sources: list[Ids], candidates: list[list[Hypothesis]], constraints: list[Constraints]
     ) -> list[list[Hypothesis]]:
         """Return the same hypotheses, each with its log-probability under the model as its score, in nats.
 
         It is summed over tokens, EOS included, but not those of the tag in the constraints. That of a search is higher
         where CTranslate2 excluded tokens, because it gives their probability to others.
         """
-        owners = [row for row, hypotheses in enumerate(found) for _ in hypotheses]
-        flat = [hypothesis for hypotheses in found for hypothesis in hypotheses]
+        owners = [row for row, hypotheses in enumerate(candidates) for _ in hypotheses]
+        flat = [hypothesis for hypotheses in candidates for hypothesis in hypotheses]
         results = self.log_p([sources[row] for row in owners], [hypothesis.tokens for hypothesis in flat])
         rescored: list[list[Hypothesis]] = [[] for _ in sources]
         for row, hypothesis, log_p in zip(owners, flat, results, strict=True):
@@ -191,7 +191,6 @@ class CTranslate2Engine:
         return rescored
 
     def log_p(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
-        """Return the log-probability of each token of each target, and of EOS after it, in nats."""
         results = self.translator.score_batch(
             [self.spell_source(ids) for ids in sources],
             [self.spell(ids) for ids in targets],
@@ -206,7 +205,6 @@ class CTranslate2Engine:
         return [self.source_pieces[id] for id in (*ids, EOS)]
 
     def spell(self, ids: Sequence[int]) -> list[str]:
-        """Return the pieces of the token ids of a target."""
         return [self.pieces[id] for id in ids]
 
     def _hypothesis(self, pieces: list[str], score: float) -> Hypothesis:

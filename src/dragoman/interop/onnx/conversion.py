@@ -15,17 +15,27 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from dragoman.config import AblationConfig, ModelConfig, RecurrentConfig
+from dragoman.config import ModelConfig, TransformerConfig
 from dragoman.errors import DragomanError
 from dragoman.interop.onnx.graph import DOUBLE, FLOAT, INT64, Graph, Shape
 from dragoman.interop.onnx.products import PRODUCTS
 from dragoman.model import Model
 from dragoman.model.attention import MultiHeadAttention
-from dragoman.model.positions import Learned, Positions, Relative, Rotary, RotaryAcross, Sinusoidal, SinusoidalHalves
+from dragoman.model.positions import (
+    POSITIONS,
+    Learned,
+    Positions,
+    Relative,
+    Rotary,
+    RotaryAcross,
+    Sinusoidal,
+    SinusoidalHalves,
+)
 from dragoman.model.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
 
 HIDDEN = -1e9  # is added to the score of a key that a query must not attend to
-POSITION_SCHEMES = ("none", "sinusoidal", "sinusoidal-halves", "learned", "rotary", "rotary-across", "relative")
+# The position schemes that the graphs compute. A subclass may compute anything, so it needs a line of its own.
+SCHEMES = (Positions, Sinusoidal, SinusoidalHalves, Learned, Rotary, RotaryAcross, Relative)
 SCORES = ("dot", "unscaled", "additive")  # of attention
 
 SOURCE: Shape = ("batch_size", "encoder_sequence_length")
@@ -46,12 +56,10 @@ def unknown_settings(config: ModelConfig) -> dict[str, str]:
 
     A recurrent state does not fit the inputs that programs give a decoder: keys and values of each layer.
     """
-    if isinstance(config, RecurrentConfig):
-        return {"recurrent layers": "--preset small"}
-    if isinstance(config, AblationConfig):
-        return {f"the change '{config.change}'": "--preset small"}
+    if type(config) is not TransformerConfig:
+        return {config.departure: "--preset small"}
     settings = [
-        (config.positions not in POSITION_SCHEMES, f"positions = '{config.positions}'", "--model.positions rotary"),
+        (POSITIONS[config.positions] not in SCHEMES, f"positions = '{config.positions}'", "--model.positions rotary"),
         (
             config.attention.score not in SCORES,
             f"attention.score = '{config.attention.score}'",

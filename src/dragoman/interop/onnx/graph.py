@@ -1,9 +1,10 @@
 """Build a graph of ONNX node by node."""
 
 import hashlib
+import importlib
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,13 +19,12 @@ FLOAT, UINT8, INT64, DOUBLE = 1, 2, 7, 11  # the numbers that ONNX gives to type
 Shape = tuple[str | int, ...]  # a name stands for a size that differs between calls
 
 
-def import_onnx() -> ModuleType:
-    """Import onnx now, not before, and return it. Raise DragomanError where it is not installed."""
+def import_onnx(package: Literal["onnx", "onnxruntime"] = "onnx") -> ModuleType:
+    """Import a package now, not before, and return it. Raise DragomanError where it is not installed."""
     try:
-        import onnx
+        return importlib.import_module(package)
     except ImportError:
         raise DragomanError("ONNX needs two packages: pip install 'dragoman[onnx]'") from None
-    return onnx
 
 
 class Graph:
@@ -34,7 +34,6 @@ class Graph:
     """
 
     def __init__(self, model: nn.Module):
-        """model: whose weights the graph has, under the names that they have there."""
         self.onnx = import_onnx()
         self.names = {id(parameter): name for name, parameter in model.named_parameters()}
         self.nodes: list[Any] = []
@@ -46,7 +45,7 @@ class Graph:
 
         A number among the inputs is a constant in float32, a list of whole numbers one in int64.
         """
-        names = [one if isinstance(one, str) else self.constant(one) for one in inputs]
+        names = [value if isinstance(value, str) else self.constant(value) for value in inputs]
         key = (operator, *names, str(sorted(attributes.items())))
         if key not in self.made:
             self.made[key] = f"{operator}_{len(self.nodes)}"
@@ -74,7 +73,7 @@ class Graph:
 
     def numbers(self, start: str | list[int], end: str) -> str:
         """Return the whole numbers from start to end - 1, both vectors of one number."""
-        first, last = (self.node("Squeeze", one, [0]) for one in (start, end))
+        first, last = (self.node("Squeeze", bound, [0]) for bound in (start, end))
         return self.node("Range", first, last, np.array(1))
 
     def model(self, inputs: Mapping[str, tuple[int, Shape]], outputs: Mapping[str, tuple[str, Shape]]) -> Any:
@@ -99,5 +98,4 @@ class Graph:
 
 
 def float_array(tensor: Tensor) -> np.ndarray:
-    """Return a tensor as an array in float32."""
     return tensor.detach().to("cpu", torch.float32).numpy()

@@ -26,12 +26,10 @@ class Float32:
     """The matrices as they are."""
 
     def linear(self, graph: Graph, x: str, layer: nn.Linear) -> str:
-        """Return rows x (N, inputs) times the matrix of a layer plus its bias: (N, outputs)."""
         bias = [] if layer.bias is None else [graph.weight(layer.bias)]
         return graph.node("Gemm", x, graph.weight(layer.weight), *bias, transB=1)
 
     def rows(self, graph: Graph, matrix: Tensor, ids: str) -> str:
-        """Return the rows of a matrix (V, M) that the ids (B, T) name: (B, T, M)."""
         return graph.node("Gather", graph.weight(matrix), ids)
 
 
@@ -51,7 +49,6 @@ class Int8:
         return graph.keep(f"{name}.int8", numbers), graph.keep(f"{name}.scale", scale)
 
     def linear(self, graph: Graph, x: str, layer: nn.Linear) -> str:
-        """Return rows x (N, inputs) times the matrix of a layer plus its bias: (N, outputs)."""
         matrix, of_output = self.quantised(graph, layer.weight)
         largest = graph.node("ReduceMax", graph.node("Abs", x), [-1])
         scale = graph.node("Max", graph.node("Div", largest, 127.0), float(np.finfo(np.float32).tiny))
@@ -63,7 +60,6 @@ class Int8:
         return y if layer.bias is None else graph.node("Add", y, graph.weight(layer.bias))
 
     def rows(self, graph: Graph, matrix: Tensor, ids: str) -> str:
-        """Return the rows of a matrix (V, M) that the ids (B, T) name: (B, T, M)."""
         numbers, scale = (graph.node("Gather", values, ids) for values in self.quantised(graph, matrix))
         whole = graph.node("Sub", graph.node("Cast", numbers, to=FLOAT), float(ZERO))
         return graph.node("Mul", whole, scale)

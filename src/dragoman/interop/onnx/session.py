@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import torch
@@ -12,18 +11,9 @@ from torch import Tensor
 from dragoman.data.batches import Ids, batches_by_length, pad_rows, source_batch
 from dragoman.data.tokenizer import BOS, PAD
 from dragoman.decoding.torch_engine import TorchEngine
-from dragoman.errors import DragomanError
+from dragoman.interop.onnx.graph import import_onnx
 
 TOKENS = 512  # of targets that are scored at a time, padding included
-
-
-def import_onnxruntime() -> ModuleType:
-    """Import onnxruntime now, not before, and return it. Raise DragomanError where it is not installed."""
-    try:
-        import onnxruntime
-    except ImportError:
-        raise DragomanError("ONNX needs two packages: pip install 'dragoman[onnx]'") from None
-    return onnxruntime
 
 
 @dataclass
@@ -45,24 +35,24 @@ class OnnxModel:
 
     def __init__(self, encoder: Path, decoder: Path):
         """Open the files. Raise DragomanError where onnxruntime refuses one."""
-        runtime = import_onnxruntime()
+        runtime = import_onnx("onnxruntime")
         options = runtime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = 1, 3
         self.encoder, self.decoder = (
             runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"]) for file in (encoder, decoder)
         )
-        self.cached = [one for one in self.decoder.get_inputs() if one.name.startswith("past_key_values.")]
-        self.returned = ["logits", *(one.name.replace("past_key_values", "present") for one in self.cached)]
+        self.cached = [value for value in self.decoder.get_inputs() if value.name.startswith("past_key_values.")]
+        self.returned = ["logits", *(value.name.replace("past_key_values", "present") for value in self.cached)]
 
     def start(self, source: Tensor) -> State:
         """Encode the source ids (B, S), padded with PAD; return the state before the first target token."""
         mask = (source != PAD).long().numpy()
         (memory,) = self.encoder.run(None, {"input_ids": source.numpy(), "attention_mask": mask})
         empty = {
-            one.name: np.zeros(
-                (len(source), *(size if isinstance(size, int) else 0 for size in one.shape[1:])), np.float32
+            value.name: np.zeros(
+                (len(source), *(size if isinstance(size, int) else 0 for size in value.shape[1:])), np.float32
             )
-            for one in self.cached
+            for value in self.cached
         }
         return State({"encoder_hidden_states": memory, "encoder_attention_mask": mask}, empty)
 
@@ -70,7 +60,7 @@ class OnnxModel:
         """Return logits (B, T, V) after each of the tokens (B, T), which are then part of the state."""
         feeds = {"input_ids": tokens.numpy(), **state.source, **state.cache}
         logits, *cache = self.decoder.run(self.returned, feeds)
-        state.cache = {one.name: array for one, array in zip(self.cached, cache, strict=True)}
+        state.cache = {value.name: array for value, array in zip(self.cached, cache, strict=True)}
         return torch.from_numpy(logits)
 
 
@@ -85,12 +75,13 @@ class OnnxEngine(TorchEngine):
         self.boundaries, self.suppressed, self.device, self.compute_type = None, [], torch.device("cpu"), "float32"
 
     def log_p(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
-        """Return the log-probability of each token of each target, and of EOS after it, in nats."""
-        found: dict[int, list[float]] = {}
+        scores: dict[int, list[float]] = {}
         for rows in batches_by_length(range(len(targets)), targets, TOKENS):
             labels = torch.from_numpy(pad_rows([targets[row] for row in rows]))
             given = torch.cat([torch.full((len(rows), 1), BOS), labels[:, :-1]], 1)
             logits = self.model.step(given, self.model.start(source_batch([sources[row] for row in rows])))
             log_p = logits.log_softmax(-1).gather(2, labels[..., None])[..., 0]
-            found |= {row: own[: len(targets[row]) + 1].tolist() for row, own in zip(rows, log_p, strict=True)}
-        return [found[row] for row in range(len(targets))]
+            scores |= {
+                row: row_scores[: len(targets[row]) + 1].tolist() for row, row_scores in zip(rows, log_p, strict=True)
+            }
+        return [scores[row] for row in range(len(targets))]

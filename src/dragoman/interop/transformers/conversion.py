@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from dragoman.config import AblationConfig, ModelConfig, RecurrentConfig, TransformerConfig
+from dragoman.config import ModelConfig, TransformerConfig
 from dragoman.data.sentencepiece import SentencePieceTokenizer
 from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.data.tokenizers import SideTokenizer, Tokenizers
@@ -24,7 +24,7 @@ from dragoman.interop.names import POSITION_TABLES, hugging_face_names
 from dragoman.interop.weights import UNSAYABLE, WORDS, columns_in_pairs, in_order
 from dragoman.model.positions import sinusoids_in_halves
 from dragoman.model.transformer import Transformer
-from dragoman.model_folder import Description, expected_shapes
+from dragoman.model_folder.weights import Description, expected_shapes
 
 LENGTH = 1024  # positions in the table of a MarianMT: the longest source and output
 LONGEST = 512  # tokens of an output, where nobody says how long it may be
@@ -58,10 +58,8 @@ def form_of(config: TransformerConfig) -> str:
 
 def unknown_settings(config: ModelConfig) -> dict[str, str]:
     """Return the settings of a model that its form does not have, each with the flags of one that it has."""
-    if isinstance(config, RecurrentConfig):
-        return {"recurrent layers": "--preset base"}
-    if isinstance(config, AblationConfig):
-        return {f"the change '{config.change}'": "--preset base"}
+    if type(config) is not TransformerConfig:
+        return {config.departure: "--preset base"}
     attention, d_k, known = config.attention, config.d_model // config.attention.heads, ["sinusoidal-halves"]
     first, remedy = 0, "--model.positions sinusoidal"
     if config.norm_first:
@@ -179,7 +177,6 @@ def convert(model: Transformer, layout: Layout, folder: Path, forced: int | None
 
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:
-    """Write an object into a file, readable for people."""
     file.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -226,7 +223,7 @@ def has_tied_output(config: TransformerConfig) -> bool:
 
 def weights(model: Transformer, layout: Layout) -> dict[str, Tensor]:
     """Return the tensors of a model by the names of `transformers`; biases that ours has not got are zero."""
-    config, found = model.config, model.state_dict()
+    config, state = model.config, model.state_dict()
     marian = form_of(config) == "marian"
     columns = columns_in_pairs(config.d_model).argsort() if marian and config.positions == "sinusoidal" else None
     whole = replace(config, attention=replace(config.attention, bias=True), output_bias=marian, share="none")
@@ -234,7 +231,7 @@ def weights(model: Transformer, layout: Layout) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     sizes = model.source_embedding.num_embeddings, model.target_embedding.num_embeddings
     for (ours, *_), shape in expected_shapes(Description(whole, *sizes)):
-        value = found[ours] if ours in found else torch.zeros(shape)
+        value = state[ours] if ours in state else torch.zeros(shape)
         if (side := "target" if ours == "output.bias" else WORDS.get(ours)) is not None:
             value = value[rows[side]]
         if columns is not None:

@@ -70,11 +70,7 @@ class TransformersEngine:
         """
         with quietly() as transformers:
             self.model, report = transformers.AutoModelForSeq2SeqLM.from_pretrained(
-                folder,
-                dtype=torch.float32,
-                local_files_only=True,
-                trust_remote_code=False,
-                output_loading_info=True,
+                folder, dtype=torch.float32, local_files_only=True, trust_remote_code=False, output_loading_info=True
             )
         for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
             if report[kind]:
@@ -103,7 +99,7 @@ class TransformersEngine:
         plain = SearchConfig(beam=config.beam, extra_length=config.extra_length, length_penalty=0)
         if config != plain or constraints is not None:
             raise UsageError("transformers searches here without a length penalty, constraints or other settings")
-        found: dict[int, list[Hypothesis]] = {}
+        hypotheses: dict[int, list[Hypothesis]] = {}
         by_length = sorted(range(len(sources)), key=lambda row: len(sources[row]))
         for length, group in itertools.groupby(by_length, lambda row: len(sources[row])):
             # Sources of one length have one limit, and no padding.
@@ -119,8 +115,10 @@ class TransformersEngine:
                         forced_eos_token_id=None,
                         forced_bos_token_id=None,
                     )
-                found |= {row: [self.hypothesis(ids)] for row, ids in zip(rows, outputs[:, 1:].tolist(), strict=True)}
-        return [found[row] for row in range(len(sources))]
+                hypotheses |= {
+                    row: [self.hypothesis(ids)] for row, ids in zip(rows, outputs[:, 1:].tolist(), strict=True)
+                }
+        return [hypotheses[row] for row in range(len(sources))]
 
     def source_batch(self, sources: Sequence[Ids]) -> dict[str, Tensor]:
         """Return sources as transformers takes them: with their ends, padded."""
@@ -137,15 +135,16 @@ class TransformersEngine:
         return Hypothesis([self.layout.target[row] for row in rows], float("nan"), finished)
 
     def log_p(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
-        """Return the log-probability of each token of each target, and of EOS after it, in nats."""
-        found: dict[int, list[float]] = {}
+        scores: dict[int, list[float]] = {}
         for rows in batches_by_length(range(len(targets)), targets, TOKENS):
             labels = [[self.target_rows[id] for id in (*targets[row], EOS)] for row in rows]
             given = padded([[self.layout.start, *ids[:-1]] for ids in labels], self.layout.pad)
             logits = self.logits([sources[row] for row in rows], given)
             log_p = logits.log_softmax(-1).gather(2, padded(labels, self.layout.pad)[..., None])[..., 0]
-            found |= {row: own[: len(ids)].tolist() for row, ids, own in zip(rows, labels, log_p, strict=True)}
-        return [found[row] for row in range(len(targets))]
+            scores |= {
+                row: row_scores[: len(ids)].tolist() for row, ids, row_scores in zip(rows, labels, log_p, strict=True)
+            }
+        return [scores[row] for row in range(len(targets))]
 
     def logits(self, sources: Sequence[Ids], given: Tensor) -> Tensor:
         """Return logits (B, T, rows) after the rows given (B, T); what `generate` never returns is unlikely."""

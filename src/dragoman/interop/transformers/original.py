@@ -1,4 +1,4 @@
-"""Hold an imported model against its original, which `transformers` runs."""
+"""Compare an imported model with its original, which `transformers` runs."""
 
 from pathlib import Path
 

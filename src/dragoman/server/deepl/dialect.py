@@ -1,39 +1,22 @@
 """Say how the clients of DeepL authenticate, and how errors reach them."""
 
 from dataclasses import replace
-from typing import Any
-
-from starlette.datastructures import Headers
 
 from dragoman.server.languages import find_language
-from dragoman.server.reading import Fields, Refusal
-from dragoman.server.routes import Dialect
+from dragoman.server.reading import Refusal
+from dragoman.server.routes import Dialect, key_after
 from dragoman.server.service import Service
-
-
-def read_key(headers: Headers, fields: Fields) -> str:
-    """Return the key in the header `Authorization: DeepL-Auth-Key KEY`; '' without it."""
-    scheme, _, key = headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "deepl-auth-key" else ""
-
-
-def error(refusal: Refusal) -> dict[str, Any]:
-    """Return the body of an error."""
-    return {"message": refusal.message}
-
 
 DEEPL = Dialect(
     prefix="/v2/",
-    error=error,
-    read_key=read_key,
+    error=lambda refusal: {"message": refusal.message},
+    read_key=key_after("deepl-auth-key"),
     schemes={"deepl": {"type": "apiKey", "in": "header", "name": "Authorization"}},
     no_key=(403, "Authorization failed: send the header Authorization: DeepL-Auth-Key KEY"),
     wrong_key=(403, "Authorization failed"),
     missing="Parameter '{}' not specified",
     trace="X-Trace-ID",
 )
-
-
 DEEPL_V3 = replace(DEEPL, prefix="/v3/")
 
 

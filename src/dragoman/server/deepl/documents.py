@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from dragoman.server.deepl.dialect import DEEPL, find
 from dragoman.server.deepl.texts import Wishes, glossary_of, refuse_unsupported, sources_of
-from dragoman.server.files import attachment, begin, find_result, open_document, results_of, safe_name, size_of
-from dragoman.server.reading import MAX_DOCUMENT, Refusal
+from dragoman.server.files import attachment, begin, file_route, find_result, open_document, results_of, safe_name
+from dragoman.server.reading import Refusal
 from dragoman.server.routes import Call, Route
 from dragoman.server.texts import Task
 from dragoman.translation.safeguards import Safeguards
@@ -88,8 +88,6 @@ TABLE = (
     Route("POST", "/v2/document/{id}/result", result, DEEPL, KeyRequest),
 )
 ROUTES = (
-    Route(
-        "POST", "/v2/document", upload, DEEPL, UploadRequest, Handle, size_of, takes_file=True, max_body=MAX_DOCUMENT
-    ),
+    file_route("/v2/document", upload, DEEPL, UploadRequest, Handle),
     *(replace(route, files=True) for route in TABLE),
 )

@@ -9,22 +9,9 @@ from typing import Literal
 from msgspec import Struct
 from starlette.responses import Response
 
+from dragoman.server import glossaries as stored
 from dragoman.server.deepl.dialect import DEEPL, DEEPL_V3
-from dragoman.server.glossaries import (
-    Record,
-    as_record,
-    as_tsv,
-    base,
-    check_name,
-    create,
-    delete,
-    find_dictionary,
-    merge,
-    pair_of,
-    store_of,
-    timestamp,
-    write,
-)
+from dragoman.server.glossaries import Record, base, pair_of, store_of
 from dragoman.server.reading import Refusal, Upload
 from dragoman.server.routes import Call, Route
 
@@ -141,23 +128,28 @@ def read_entries(request: DictionaryRequest) -> Record:
     try:
         for row in filter(None, rows):
             if len(row) < 2 or len(row) > (2 if request.entries_format == "tsv" else 4):
-                raise Refusal(400, f"an entry of a glossary has {len(row)} columns, not two")
+                raise Refusal(400, f"a glossary entry has {len(row)} columns, not two")
             terms.append(row[:2])
     except csv.Error as error:
         raise Refusal(400, f"the entries cannot be read: {error}") from None
-    return as_record(request.source_lang, request.target_lang, terms)
+    return stored.as_record(request.source_lang, request.target_lang, terms)
 
 
 def describe(identity: str, record: Record) -> MultilingualAnswer:
     """Return what /v3 says of a glossary."""
-    counts = [DictionaryAnswer(*pair_of(one), len(one["entries"])) for one in record["dictionaries"]]
-    return MultilingualAnswer(identity, record["name"], counts, timestamp(record))
+    sizes = [size_answer(dictionary) for dictionary in record["dictionaries"]]
+    return MultilingualAnswer(identity, record["name"], sizes, stored.timestamp(record))
+
+
+def size_answer(dictionary: Record) -> DictionaryAnswer:
+    """Return what /v3 says of a dictionary."""
+    return DictionaryAnswer(*pair_of(dictionary), len(dictionary["entries"]))
 
 
 def describe_one(identity: str, record: Record) -> GlossaryAnswer:
     """Return what /v2 says of a glossary."""
-    only = record["dictionaries"][0]
-    return GlossaryAnswer(identity, record["name"], True, *pair_of(only), timestamp(record), len(only["entries"]))
+    only, created = record["dictionaries"][0], stored.timestamp(record)
+    return GlossaryAnswer(identity, record["name"], True, *pair_of(only), created, len(only["entries"]))
 
 
 def find_one(call: Call, identity: str) -> Record:
@@ -170,13 +162,13 @@ def find_one(call: Call, identity: str) -> Record:
 
 def create_one(call: Call) -> GlossaryAnswer:
     """Make a glossary for one pair of languages."""
-    return describe_one(*create(call, call.request.name, [read_entries(call.request)]))
+    return describe_one(*stored.create(call, call.request.name, [read_entries(call.request)]))
 
 
 def list_ones(call: Call) -> GlossariesAnswer:
     """List the glossaries for one pair of languages."""
     records = store_of(call).all(call.caller)
-    return GlossariesAnswer([describe_one(*one) for one in records if len(one[1]["dictionaries"]) == 1])
+    return GlossariesAnswer([describe_one(*glossary) for glossary in records if len(glossary[1]["dictionaries"]) == 1])
 
 
 def show_one(call: Call) -> GlossaryAnswer:
@@ -186,27 +178,27 @@ def show_one(call: Call) -> GlossaryAnswer:
 
 def show_entries(call: Call) -> Response:
     """Return the entries of a glossary for one pair of languages, as TSV."""
-    return Response(as_tsv(find_one(call, call.path["id"])["dictionaries"][0]), media_type=TSV)
+    return Response(stored.as_tsv(find_one(call, call.path["id"])["dictionaries"][0]), media_type=TSV)
 
 
 def pairs(call: Call) -> PairsAnswer:
     """List the pairs of languages that may have a glossary: those with a model of their own."""
     served = call.service.models.by_pair
-    found = sorted({(base(pair.source), base(pair.target)) for pair in served})
-    return PairsAnswer([PairRequest(*pair) for pair in found])
+    codes = sorted({(base(pair.source), base(pair.target)) for pair in served})
+    return PairsAnswer([PairRequest(*pair) for pair in codes])
 
 
 def create_many(call: Call) -> MultilingualAnswer:
     """Make a glossary with dictionaries for several pairs of languages."""
     dictionaries: list[Record] = []
-    for one in call.request.dictionaries:
-        dictionaries = merge(dictionaries, read_entries(one), keep=True)
-    return describe(*create(call, call.request.name, dictionaries))
+    for dictionary in call.request.dictionaries:
+        dictionaries = stored.merge(dictionaries, read_entries(dictionary), keep=True)
+    return describe(*stored.create(call, call.request.name, dictionaries))
 
 
 def list_all(call: Call) -> MultilingualsAnswer:
     """List the glossaries."""
-    return MultilingualsAnswer([describe(*one) for one in store_of(call).all(call.caller)])
+    return MultilingualsAnswer([describe(*glossary) for glossary in store_of(call).all(call.caller)])
 
 
 def show(call: Call) -> MultilingualAnswer:
@@ -217,31 +209,31 @@ def show(call: Call) -> MultilingualAnswer:
 def change(call: Call) -> MultilingualAnswer:
     """Change the name of a glossary, and add entries to its dictionaries."""
     store, identity = store_of(call), call.path["id"]
-    check_name(call.request.name or "-")
+    stored.check_name(call.request.name or "-")
     with store.locked():
         record = store.read(identity, call.caller)
         record["name"] = call.request.name or record["name"]
-        for one in call.request.dictionaries:
-            record["dictionaries"] = merge(record["dictionaries"], read_entries(one), keep=True)
-        write(store, identity, call, record)
+        for dictionary in call.request.dictionaries:
+            record["dictionaries"] = stored.merge(record["dictionaries"], read_entries(dictionary), keep=True)
+        stored.write(store, identity, call, record)
     return describe(identity, record)
 
 
 def dictionary_entries(call: Call) -> EntriesAnswer:
     """Return the entries of one dictionary of a glossary."""
     record = store_of(call).read(call.path["id"], call.caller)
-    found = find_dictionary(record, call.request.source_lang, call.request.target_lang)
-    return EntriesAnswer([DictionaryEntries(*pair_of(found), as_tsv(found))])
+    dictionary = stored.find_dictionary(record, call.request.source_lang, call.request.target_lang)
+    return EntriesAnswer([DictionaryEntries(*pair_of(dictionary), stored.as_tsv(dictionary))])
 
 
-def replace_dictionary(call: Call) -> DictionaryAnswer:
+def put_dictionary(call: Call) -> DictionaryAnswer:
     """Put a dictionary in the place of the one for its pair of languages, or add it."""
     store, identity, new = store_of(call), call.path["id"], read_entries(call.request)
     with store.locked():
         record = store.read(identity, call.caller)
-        record["dictionaries"] = merge(record["dictionaries"], new, keep=False)
-        write(store, identity, call, record)
-    return DictionaryAnswer(*pair_of(new), len(new["entries"]))
+        record["dictionaries"] = stored.merge(record["dictionaries"], new, keep=False)
+        stored.write(store, identity, call, record)
+    return size_answer(new)
 
 
 def delete_dictionary(call: Call) -> Response:
@@ -249,16 +241,16 @@ def delete_dictionary(call: Call) -> Response:
     store, identity = store_of(call), call.path["id"]
     with store.locked():
         record = store.read(identity, call.caller)
-        gone = find_dictionary(record, call.request.source_lang, call.request.target_lang)
-        record["dictionaries"] = [one for one in record["dictionaries"] if pair_of(one) != pair_of(gone)]
-        write(store, identity, call, record)
+        gone = stored.find_dictionary(record, call.request.source_lang, call.request.target_lang)
+        record["dictionaries"].remove(gone)
+        stored.write(store, identity, call, record)
     return Response(status_code=204)
 
 
 def size_of(request: DictionaryRequest | MultilingualRequest | ChangeRequest, file: Upload | None) -> int:
     """Return how many characters the entries of a request have, which are kept."""
     dictionaries = [request] if isinstance(request, DictionaryRequest) else request.dictionaries
-    return sum(len(one.entries) for one in dictionaries)
+    return sum(len(dictionary.entries) for dictionary in dictionaries)
 
 
 TABLE = (
@@ -266,7 +258,7 @@ TABLE = (
     Route("POST", "/v2/glossaries", create_one, DEEPL, GlossaryRequest, GlossaryAnswer, size_of, status=201),
     Route("GET", "/v2/glossaries", list_ones, DEEPL, answer=GlossariesAnswer),
     Route("GET", "/v2/glossaries/{id}", show_one, DEEPL, answer=GlossaryAnswer),
-    Route("DELETE", "/v2/glossaries/{id}", delete, DEEPL, status=204),
+    Route("DELETE", "/v2/glossaries/{id}", stored.delete, DEEPL, status=204),
     Route("GET", "/v2/glossaries/{id}/entries", show_entries, DEEPL),
     Route(
         "POST", "/v3/glossaries", create_many, DEEPL_V3, MultilingualRequest, MultilingualAnswer, size_of, status=201
@@ -274,12 +266,12 @@ TABLE = (
     Route("GET", "/v3/glossaries", list_all, DEEPL_V3, answer=MultilingualsAnswer),
     Route("GET", "/v3/glossaries/{id}", show, DEEPL_V3, answer=MultilingualAnswer),
     Route("PATCH", "/v3/glossaries/{id}", change, DEEPL_V3, ChangeRequest, MultilingualAnswer, size_of),
-    Route("DELETE", "/v3/glossaries/{id}", delete, DEEPL_V3, status=204),
+    Route("DELETE", "/v3/glossaries/{id}", stored.delete, DEEPL_V3, status=204),
     Route("GET", "/v3/glossaries/{id}/entries", dictionary_entries, DEEPL_V3, PairRequest, EntriesAnswer),
     Route(
         "PUT",
         "/v3/glossaries/{id}/dictionaries",
-        replace_dictionary,
+        put_dictionary,
         DEEPL_V3,
         DictionaryRequest,
         DictionaryAnswer,

@@ -52,13 +52,13 @@ def languages(call: Call) -> list[Language]:
 
 def region_case(code: str) -> str:
     """Return a code of theirs, such as 'EN-GB', as others write it: 'en-GB'."""
-    language, _, rest = code.partition("-")
-    return f"{language.lower()}-{rest.title() if len(rest) == 4 else rest}" if rest else language.lower()
+    language, _, region = code.partition("-")
+    return f"{language.lower()}-{region.title() if len(region) == 4 else region}" if region else language.lower()
 
 
 def usage(call: Call) -> Usage:
     """Say how many characters were translated for this key, or this address, since the start; there is no limit."""
-    return Usage(call.service.usage.of(call.caller), UNLIMITED)
+    return Usage(call.service.usage.count(call.caller), UNLIMITED)
 
 
 class ResourceRequest(Struct):
@@ -122,7 +122,7 @@ def resource_languages(call: Call) -> list[ResourceLanguage]:
         for target in models.all_targets
         for code in REGIONS.get(target, ())
     ]
-    return sorted({one.lang: one for one in [*regional, *whole]}.values(), key=lambda one: one.lang)
+    return sorted({entry.lang: entry for entry in [*regional, *whole]}.values(), key=lambda entry: entry.lang)
 
 
 ROUTES = (

@@ -11,8 +11,8 @@ from dragoman.documents.plain import paragraph_passages, plain_passages
 from dragoman.documents.xml import xml_passages
 from dragoman.server.deepl.dialect import DEEPL, find
 from dragoman.server.glossaries import open_glossary
-from dragoman.server.reading import Refusal, Upload
-from dragoman.server.routes import Call, Route
+from dragoman.server.reading import Refusal
+from dragoman.server.routes import Call, Route, characters_in
 from dragoman.server.texts import Task, as_list, check_size, detect_sources, translate_texts
 from dragoman.text.glossary import Glossary
 from dragoman.translation.safeguards import Safeguards
@@ -68,17 +68,12 @@ class TranslateAnswer(Struct):
 
 def as_names(given: str | list[str]) -> list[str]:
     """Return several names: those of a list, or of a string with commas between them."""
-    return [name.strip() for one in as_list(given) for name in one.split(",") if name.strip()]
+    return [name.strip() for part in as_list(given) for name in part.split(",") if name.strip()]
 
 
 def names(given: str | list[str], *, html: bool) -> frozenset[str]:
     """Return the names of elements; those of HTML have no case."""
     return frozenset(name.lower() if html else name for name in as_names(given))
-
-
-def characters_of(request: TranslateRequest, file: Upload | None) -> int:
-    """Return how many characters a request translates."""
-    return sum(map(len, as_list(request.text)))
 
 
 def refuse_unsupported(request: Wishes) -> None:
@@ -148,16 +143,15 @@ def translate(call: Call) -> TranslateAnswer:
         split="none" if request.split_sentences in ("0", False) else "sentences",
         safeguards=Safeguards(glossary=glossary_of(call, request, sources[0], target)),
     )
-    found = translate_texts(call, texts, sources, task)
+    results = translate_texts(call, texts, sources, task)
     used = UNSET if request.model_type is UNSET else GREEDY if request.model_type == GREEDY else "quality_optimized"
     version = request.tag_handling_version if request.tag_handling else UNSET
     billed = request.show_billed_characters
-    return TranslateAnswer(
-        [
-            TranslatedText(source.partition("-")[0].upper(), one.text, len(text) if billed else UNSET, used, version)
-            for text, source, one in zip(texts, sources, found, strict=True)
-        ]
-    )
+    translations = [
+        TranslatedText(source.partition("-")[0].upper(), result.text, len(text) if billed else UNSET, used, version)
+        for text, source, result in zip(texts, sources, results, strict=True)
+    ]
+    return TranslateAnswer(translations)
 
 
-ROUTES = (Route("POST", "/v2/translate", translate, DEEPL, TranslateRequest, TranslateAnswer, characters_of),)
+ROUTES = (Route("POST", "/v2/translate", translate, DEEPL, TranslateRequest, TranslateAnswer, characters_in("text")),)

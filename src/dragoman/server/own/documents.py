@@ -7,9 +7,9 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 from starlette.responses import Response
 
-from dragoman.server.files import attachment, begin, find_result, open_document, results_of, safe_name, size_of
+from dragoman.server.files import attachment, begin, file_route, find_result, open_document, results_of, safe_name
 from dragoman.server.own.texts import Wishes, languages_of, task_of
-from dragoman.server.reading import MAX_DOCUMENT, Refusal
+from dragoman.server.reading import Refusal
 from dragoman.server.routes import OWN, Call, Route
 
 NO_KEY = ""  # of a document: whoever sent it asks by its name
@@ -113,9 +113,6 @@ TABLE = (
     Route("DELETE", f"{PATH}/{{id}}", delete, OWN, status=204),
 )
 ROUTES = (
-    Route(
-        "POST", PATH, send, OWN, DocumentRequest, DocumentAnswer, size_of, status=201, takes_file=True,
-        max_body=MAX_DOCUMENT,
-    ),
+    file_route(PATH, send, OWN, DocumentRequest, DocumentAnswer, status=201),
     *(replace(route, files=True) for route in TABLE),
-)  # fmt: skip
+)

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from msgspec import Struct
 
-from dragoman.server.glossaries import Record, as_record, check_name, create, delete, merge, store_of, timestamp, write
+from dragoman.server import glossaries as stored
+from dragoman.server.glossaries import Record, pair_of, store_of
 from dragoman.server.reading import Upload
 from dragoman.server.routes import OWN, Call, Route
 
@@ -58,42 +59,39 @@ class GlossariesAnswer(Struct):
 
 def characters_of(request: GlossaryRequest, file: Upload | None) -> int:
     """Return how many characters the terms of a glossary have, which are kept."""
-    return sum(len(term) + len(meaning) for one in request.dictionaries for term, meaning in one.entries.items())
+    return sum(len(term) + len(meaning) for terms in request.dictionaries for term, meaning in terms.entries.items())
 
 
 def dictionaries_of(request: GlossaryRequest) -> list[Record]:
     """Return the dictionaries of a request as they are stored. Raise Refusal where they are wrong."""
-    found: list[Record] = []
-    for one in request.dictionaries:
-        found = merge(found, as_record(one.source, one.target, one.entries.items()), keep=True)
-    return found
+    dictionaries: list[Record] = []
+    for terms in request.dictionaries:
+        record = stored.as_record(terms.source, terms.target, terms.entries.items())
+        dictionaries = stored.merge(dictionaries, record, keep=True)
+    return dictionaries
 
 
 def describe(identity: str, record: Record) -> GlossaryAnswer:
     """Return a glossary as it is answered."""
     return GlossaryAnswer(
-        identity, record["name"], timestamp(record), [Dictionary(**one) for one in record["dictionaries"]]
+        identity, record["name"], stored.timestamp(record), [Dictionary(**terms) for terms in record["dictionaries"]]
     )
 
 
 def add(call: Call) -> GlossaryAnswer:
     """Make a glossary. Requests name it in glossary_ids."""
-    return describe(*create(call, call.request.name, dictionaries_of(call.request)))
+    return describe(*stored.create(call, call.request.name, dictionaries_of(call.request)))
+
+
+def card(identity: str, record: Record) -> GlossaryCard:
+    """Return a glossary without its terms."""
+    sizes = [DictionarySize(*pair_of(terms), len(terms["entries"])) for terms in record["dictionaries"]]
+    return GlossaryCard(identity, record["name"], stored.timestamp(record), sizes)
 
 
 def list_all(call: Call) -> GlossariesAnswer:
     """List the glossaries of whoever asks."""
-    return GlossariesAnswer(
-        [
-            GlossaryCard(
-                identity,
-                record["name"],
-                timestamp(record),
-                [DictionarySize(one["source"], one["target"], len(one["entries"])) for one in record["dictionaries"]],
-            )
-            for identity, record in store_of(call).all(call.caller)
-        ]
-    )
+    return GlossariesAnswer([card(*glossary) for glossary in store_of(call).all(call.caller)])
 
 
 def show(call: Call) -> GlossaryAnswer:
@@ -103,12 +101,12 @@ def show(call: Call) -> GlossaryAnswer:
 
 def change(call: Call) -> GlossaryAnswer:
     """Replace the name and all terms of a glossary."""
-    check_name(call.request.name)
+    stored.check_name(call.request.name)
     store, identity = store_of(call), call.path["id"]
     with store.locked():
         record = store.read(identity, call.caller)
         record |= {"name": call.request.name, "dictionaries": dictionaries_of(call.request)}
-        write(store, identity, call, record)
+        stored.write(store, identity, call, record)
     return describe(identity, record)
 
 
@@ -118,6 +116,6 @@ TABLE = (
     Route("GET", PATH, list_all, OWN, answer=GlossariesAnswer),
     Route("GET", f"{PATH}/{{id}}", show, OWN, answer=GlossaryAnswer),
     Route("PUT", f"{PATH}/{{id}}", change, OWN, GlossaryRequest, GlossaryAnswer, characters_of),
-    Route("DELETE", f"{PATH}/{{id}}", delete, OWN, status=204),
+    Route("DELETE", f"{PATH}/{{id}}", stored.delete, OWN, status=204),
 )
 ROUTES = tuple(replace(route, files=True) for route in TABLE)

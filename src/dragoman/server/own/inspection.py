@@ -17,27 +17,19 @@ from dragoman.decoding.processors import Dropped
 from dragoman.decoding.rows import Ticket
 from dragoman.decoding.search import Hypothesis, Observer, Steps
 from dragoman.decoding.torch_engine import TorchEngine
+from dragoman.inspection import page as figures
 from dragoman.inspection.export import as_dict
-from dragoman.inspection.inspection import KINDS, Inspection, inspect
+from dragoman.inspection.inspect import inspect
+from dragoman.inspection.inspection import KINDS, Inspection
 from dragoman.inspection.occlusion import occlusion
-from dragoman.inspection.page import (
-    SHOWN_POSITIONS,
-    describe_maps,
-    encode_positions,
-    inspection_page,
-    occlusion_as_dict,
-    rollouts,
-    weight_bytes,
-    word_links,
-)
 from dragoman.inspection.plots.positions import added_positions
 from dragoman.model.capture import AttentionKind
 from dragoman.server.models import Served
 from dragoman.server.own.texts import AUTO, Direction, check_beam, languages_of
-from dragoman.server.reading import Refusal, Upload
-from dragoman.server.routes import OWN, Call, Route
+from dragoman.server.reading import Refusal
+from dragoman.server.routes import OWN, Call, Route, characters_in
 from dragoman.server.texts import detect_sources
-from dragoman.training.setup import untrained_model
+from dragoman.training.weights import untrained_model
 
 KEPT = 4  # inspections that are kept, since what is asked about one sentence comes in several requests
 KEPT_WEIGHTS = 2**25  # or one inspection, if it has more
@@ -73,7 +65,7 @@ class OcclusionRequest(InspectRequest, kw_only=True):
 class PositionsRequest(Direction, kw_only=True):
     """A model, and for how many positions its encoding is asked for."""
 
-    rows: Annotated[int, Meta(ge=1)] = SHOWN_POSITIONS
+    rows: Annotated[int, Meta(ge=1)] = figures.SHOWN_POSITIONS
 
 
 class Inspected(Struct):
@@ -121,7 +113,6 @@ class Punctual:
     def search(
         self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None
     ) -> list[list[Hypothesis]]:
-        """Search as the engine does."""
         return self.engine.search(sources, config, constraints)
 
     def search_batch(
@@ -143,18 +134,13 @@ class Punctual:
             yield
 
 
-def characters_of(request: InspectRequest, file: Upload | None) -> int:
-    """Return how many characters a request has."""
-    return len(request.text) + len(request.translation or "")
-
-
 def path_of(call: Call, text: str) -> tuple[Served, ...]:
     """Return the models that translate a text one after the other. Raise Refusal where there is none."""
     target, source = languages_of(call, call.request)
     if source is None:
         source = detect_sources(call.service, [text], target)[0][0]
     if source == target:
-        raise Refusal(400, f"the text is in {target} already: nothing is done with it")
+        raise Refusal(400, f"the text is already in {target}: nothing to translate")
     return call.service.models.path(source, target)
 
 
@@ -190,12 +176,12 @@ def look(call: Call, served: Served, text: str, *, tree: bool = False) -> Inspec
     check_tokens(call, "text", len(translator.tokenizers.source.encode(text, tag)) + 1)
     if request.translation is not None:
         check_tokens(call, "translation", len(translator.tokenizers.target.encode(request.translation)) + 1)
-    found = inspect(translator, text, request.translation, tag=tag, name=served.source.name)
-    check_tokens(call, "translation", len(found.target.tokens))
-    kept[asked] = found
+    inspection = inspect(translator, text, request.translation, tag=tag, name=served.source.name)
+    check_tokens(call, "translation", len(inspection.target.tokens))
+    kept[asked] = inspection
     while len(kept) > KEPT or (len(kept) > 1 and sum(map(weights_in, kept.values())) > KEPT_WEIGHTS):
         del kept[next(iter(kept))]
-    return found
+    return inspection
 
 
 def weights_in(inspection: Inspection) -> int:
@@ -230,8 +216,8 @@ def inspect_leg(call: Call, served: Served, text: str) -> Inspected:
     """Return what one model did with a text, and what the server translates it into."""
     config = call.service.config
     with call.service.turn(call.ticket, call.service.inspecting):
-        found = look(call, served, text, tree=call.request.tree and call.request.translation is None)
-        record, links = as_dict(found), word_links(found)
+        inspection = look(call, served, text, tree=call.request.tree and call.request.translation is None)
+        record, links = as_dict(inspection), figures.word_links(inspection)
     search = replace(served.translator.search, beam=call.request.beam or config.beam)
     translator = served.translator_for(call.ticket, search, served.translator.safeguards)
     translation = translator.translate(text, call.request.tag).text
@@ -240,9 +226,9 @@ def inspect_leg(call: Call, served: Served, text: str) -> Inspected:
         config.engine,
         config.compute_type,
         translation,
-        translation != found.target.text,
+        translation != inspection.target.text,
         record,
-        [describe_maps(found, kind) for kind in KINDS if len(found.maps(kind))],
+        [figures.describe_maps(inspection, kind) for kind in KINDS if len(inspection.maps(kind))],
         links,
     )
 
@@ -255,12 +241,12 @@ def attention(call: Call) -> Response:
     served = model_of(call, call.request.text)
     check_beam(call, call.request.beam)
     with call.service.turn(call.ticket, call.service.inspecting):
-        found, kind = look(call, served, call.request.text), call.request.kind
-        weights = found.maps(kind)
+        inspection, kind = look(call, served, call.request.text), call.request.kind
+        weights = inspection.maps(kind)
         if not len(weights):
             raise Refusal(400, f"this model has no {KINDS[kind]}")
-        followed = rollouts(found, kind)
-    content = weight_bytes(weights) + (b"" if followed is None else weight_bytes(followed))
+        followed = figures.rollouts(inspection, kind)
+    content = figures.weight_bytes(weights) + (b"" if followed is None else figures.weight_bytes(followed))
     return Response(content, media_type="application/octet-stream")
 
 
@@ -269,20 +255,20 @@ def leave_out(call: Call) -> OcclusionAnswer:
     served = model_of(call, call.request.text)
     check_beam(call, call.request.beam)
     with call.service.turn(call.ticket, call.service.inspecting):
-        found = look(call, served, call.request.text)
-        losses = occlusion(served.translator.model, found, subwords=call.request.subwords, check=call.ticket.check)
-    return OcclusionAnswer(**occlusion_as_dict(losses))
+        inspection = look(call, served, call.request.text)
+        drops = occlusion(served.translator.model, inspection, subwords=call.request.subwords, check=call.ticket.check)
+    return OcclusionAnswer(**figures.occlusion_as_dict(drops))
 
 
 def positions(call: Call) -> PositionsAnswer:
     """Show what the encoder adds to the word at each position."""
-    rows, most = call.request.rows, max(call.service.config.inspect_tokens, SHOWN_POSITIONS)
+    rows, most = call.request.rows, max(call.service.config.inspect_tokens, figures.SHOWN_POSITIONS)
     if rows > most:
         raise Refusal(400, f"rows must be at most {most}")
     if call.request.source.lower() == AUTO:
         raise Refusal(400, "name the source language: there is no text to detect it in")
     encoding = added_positions(model_of(call).translator.model, rows)
-    return PositionsAnswer(encode_positions(encoding) if encoding else None)
+    return PositionsAnswer(figures.encode_positions(encoding) if encoding else None)
 
 
 def page(call: Call) -> Response:
@@ -290,18 +276,19 @@ def page(call: Call) -> Response:
     served = model_of(call, call.request.text)
     check_beam(call, call.request.beam)
     with call.service.turn(call.ticket, call.service.inspecting):
-        found = look(call, served, call.request.text, tree=call.request.translation is None)
+        inspection = look(call, served, call.request.text, tree=call.request.translation is None)
         call.ticket.check()
         untrained = untrained_model(served.source.folder, served.translator.tokenizers)
-        content = inspection_page(found, served.translator, untrained)
+        content = figures.inspection_page(inspection, served.translator, untrained)
     headers = {"Content-Disposition": 'attachment; filename="inspection.html"'}
     return Response(content.encode(errors="replace"), headers=headers, media_type="text/html")
 
 
+COST = characters_in("text", "translation")
 ROUTES = (
-    Route("POST", "/api/v1/inspect", inspect_sentence, OWN, SearchRequest, InspectAnswer, characters_of),
-    Route("POST", "/api/v1/attention", attention, OWN, AttentionRequest, cost=characters_of),
-    Route("POST", "/api/v1/occlusion", leave_out, OWN, OcclusionRequest, OcclusionAnswer, characters_of),
+    Route("POST", "/api/v1/inspect", inspect_sentence, OWN, SearchRequest, InspectAnswer, COST),
+    Route("POST", "/api/v1/attention", attention, OWN, AttentionRequest, cost=COST),
+    Route("POST", "/api/v1/occlusion", leave_out, OWN, OcclusionRequest, OcclusionAnswer, COST),
     Route("POST", "/api/v1/positions", positions, OWN, PositionsRequest, PositionsAnswer),
-    Route("POST", "/api/v1/page", page, OWN, InspectRequest, cost=characters_of),
+    Route("POST", "/api/v1/page", page, OWN, InspectRequest, cost=COST),
 )

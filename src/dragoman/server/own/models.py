@@ -91,7 +91,7 @@ def pair_of(call: Call, source: str, target: str) -> ServedPair:
         target,
         name_of(source),
         name_of(target),
-        [one.pair.target for one in path[:-1]],
+        [leg.pair.target for leg in path[:-1]],
         glossary=direct,
         alignment=head is not None,
         aligned_by=AlignedBy(head.layer, head.head, head.agreement, head.links) if head else None,
@@ -107,14 +107,14 @@ def tags_to_choose(served: Served) -> list[str]:
 
 def card_of(served: list[Served]) -> ModelCard:
     """Return the card of a model, which may be served for several pairs."""
-    one = served[0]
-    translator, summary = one.translator, one.summary.as_dict()
+    first = served[0]
+    translator, summary = first.translator, first.summary.as_dict()
     return ModelCard(
         [TaggedPair(*each.pair, each.translator.tag, each.translator.target_tag) for each in served],
         parameter_count(translator.model),
         alignment=translator.alignment is not None,
         forces_terms=translator.engine.forces_terms,
-        sentences_per_second=round(one.rate, 2),
+        sentences_per_second=round(first.rate, 2),
         **summary,
     )
 
@@ -123,12 +123,12 @@ def models(call: Call) -> ModelsAnswer:
     """List the pairs of languages and the models that are served, and what the server can do."""
     service, served = call.service, call.service.models
     by_folder: dict[str, list[Served]] = {}
-    for one in served.by_pair.values():
-        by_folder.setdefault(str(one.source.folder), []).append(one)
+    for model in served.by_pair.values():
+        by_folder.setdefault(str(model.source.folder), []).append(model)
     config = service.config
     return ModelsAnswer(
         [pair_of(call, source, target) for source in served.sources for target in served.targets(source)],
-        [card_of(own) for own in by_folder.values()],
+        [card_of(group) for group in by_folder.values()],
         engine=config.engine,
         compute_type=config.compute_type,
         beam=config.beam,

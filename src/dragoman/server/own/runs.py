@@ -7,7 +7,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from dragoman.decoding.rows import Gone, Late
 from dragoman.errors import DragomanError, UsageError
@@ -15,7 +15,7 @@ from dragoman.inspection.history import read_film
 from dragoman.inspection.page import encode, weight_bytes
 from dragoman.server.reading import Refusal
 from dragoman.server.routes import OWN, Call, Route
-from dragoman.server.runs import RunFolders
+from dragoman.server.runs import RunFolders, Standing
 
 MOST_RUNS = 100  # that are listed
 MOST_CHECKPOINTS = 20  # of a film
@@ -30,21 +30,9 @@ class ServedStep(Struct):
     target: str
 
 
-class RunStanding(Struct):
+class RunStanding(Standing, kw_only=True):
     """How far a run is."""
 
-    name: str
-    state: str  # running, silent, finished or stopped
-    step: int
-    steps: int | None  # of the whole run, unless it ends sooner; null: unknown
-    seconds: float  # of training so far
-    seconds_left: float | None  # at most; null: unknown
-    best: float | None  # score of the best validation; null: there was none
-    best_step: int
-    metric: str  # bleu, chrf or loss, which decides which is the best
-    finished: str  # why it has ended, in words
-    silent: float  # seconds since it has written something
-    checkpoints: list[int]  # their steps
     served: list[ServedStep]
 
 
@@ -153,14 +141,14 @@ def run_of(call: Call) -> tuple[RunFolders, Path]:
 
 def served_from(call: Call, run: Path) -> list[ServedStep]:
     """Return the models of this server that are in a run folder."""
-    inside, found = Path(os.path.realpath(run)), []
-    for one in call.service.models.by_pair.values():
-        folder = Path(os.path.realpath(one.source.folder))
+    inside, steps = Path(os.path.realpath(run)), []
+    for model in call.service.models.by_pair.values():
+        folder = Path(os.path.realpath(model.source.folder))
         if folder.is_relative_to(inside):
             number = folder.name.split("-")[1:2] if folder.name.startswith("step-") else []
             step = int(number[0]) if number and number[0].isdecimal() else None
-            found.append(ServedStep(step, *one.pair))
-    return found
+            steps.append(ServedStep(step, *model.pair))
+    return steps
 
 
 @readable
@@ -173,8 +161,7 @@ def list_runs(call: Call) -> RunsAnswer:
     runs = []
     for _, name in sorted(names)[:MOST_RUNS]:
         run = folders.folder / name
-        standing = vars(folders.standing(run))
-        runs.append(RunStanding(name=name, served=served_from(call, run), **standing))
+        runs.append(RunStanding(*structs.astuple(folders.standing(run)), served=served_from(call, run)))
     return RunsAnswer(runs, max(0, len(names) - MOST_RUNS))
 
 
@@ -183,13 +170,13 @@ def curves(call: Call) -> CurvesAnswer:
     """Return what is new in the metrics of a run since a byte of them, as curves."""
     folders, run = run_of(call)
     piece = folders.read(run, call.request.offset)
-    found = {name: Curve(*map(list, zip(*points, strict=True))) for name, points in piece.curves.items() if points}
-    return CurvesAnswer(found, piece.start, piece.end, piece.more, piece.damaged)
+    new_curves = {name: Curve(*map(list, zip(*points, strict=True))) for name, points in piece.curves.items() if points}
+    return CurvesAnswer(new_curves, piece.start, piece.end, piece.more, piece.damaged)
 
 
 @readable
 def samples(call: Call) -> SamplesAnswer:
-    """Return the sample translations of a validation of a run, and those of the validation before."""
+    """Return the row translations of a validation of a run, and those of the validation before."""
     folders, run = run_of(call)
     steps = folders.sampled(run)
     step = call.request.step if call.request.step is not None else steps[-1] if steps else None
@@ -197,7 +184,7 @@ def samples(call: Call) -> SamplesAnswer:
         return SamplesAnswer(steps, None, [])
     if step not in steps:
         raise Refusal(404, f"there are no samples of step {step}")
-    texts = [Sample(*(one.get(field, "") for field in Sample.__struct_fields__)) for one in folders.samples(run, step)]
+    texts = [Sample(*(row.get(field, "") for field in Sample.__struct_fields__)) for row in folders.samples(run, step)]
     return SamplesAnswer(steps, step, texts)
 
 

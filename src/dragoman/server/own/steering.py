@@ -7,8 +7,8 @@ from msgspec import Meta, Struct
 
 from dragoman.server.libretranslate import find_target
 from dragoman.server.own.texts import Wishes, check_one_model, check_prefixes, languages_of, task_of
-from dragoman.server.reading import Refusal, Upload
-from dragoman.server.routes import OWN, Call, Route
+from dragoman.server.reading import Refusal
+from dragoman.server.routes import OWN, Call, Route, characters_in
 from dragoman.server.texts import detect_sources, translators_of
 
 MOST = 8  # words that are returned for a place
@@ -67,16 +67,6 @@ class WordsAnswer(Struct):
     translations: list[TranslationWords]
 
 
-def characters_of(request: AlternativesRequest, file: Upload | None) -> int:
-    """Return how many characters a request has."""
-    return len(request.text) + len(request.prefix)
-
-
-def characters_of_pairs(request: WordsRequest, file: Upload | None) -> int:
-    """Return how many characters a request has, on both sides."""
-    return sum(map(len, request.texts)) + sum(map(len, request.translations))
-
-
 def alternatives(call: Call) -> AlternativesAnswer:
     """List the words that may come next where the translation of a text begins in a certain way."""
     request: AlternativesRequest = call.request
@@ -93,19 +83,19 @@ def alternatives(call: Call) -> AlternativesAnswer:
     *before, translator = translators_of(call, source, task)
     for first in before:
         text, tag = first.translate(text, tag).text, ""  # the tag is for the first model
-    found = translator.alternatives(text, request.prefix, tag, count=request.count)
+    candidates = translator.alternatives(text, request.prefix, tag, count=request.count)
     call.service.usage.add(call.caller, len(request.text))
     words = [
         AlternativeWord(
-            one.word,
-            round(one.probability, 4),
-            one.translation.text,
-            one.translation.score,
-            list(one.translation.flags),
-            list(one.translation.terms_met),
-            list(one.translation.terms_missed),
+            candidate.word,
+            round(candidate.probability, 4),
+            candidate.translation.text,
+            candidate.translation.score,
+            list(candidate.translation.flags),
+            list(candidate.translation.terms_met),
+            list(candidate.translation.terms_missed),
         )
-        for one in found
+        for candidate in candidates
     ]
     return AlternativesAnswer(words, source, target)
 
@@ -134,7 +124,8 @@ def words(call: Call) -> WordsAnswer:
     return answer
 
 
+COST = characters_in("text", "prefix")
 ROUTES = (
-    Route("POST", "/api/v1/alternatives", alternatives, OWN, AlternativesRequest, AlternativesAnswer, characters_of),
-    Route("POST", "/api/v1/words", words, OWN, WordsRequest, WordsAnswer, characters_of_pairs),
+    Route("POST", "/api/v1/alternatives", alternatives, OWN, AlternativesRequest, AlternativesAnswer, COST),
+    Route("POST", "/api/v1/words", words, OWN, WordsRequest, WordsAnswer, characters_in("texts", "translations")),
 )

@@ -12,8 +12,8 @@ from dragoman.errors import UsageError
 from dragoman.server.glossaries import stored_entries
 from dragoman.server.libretranslate import find_target
 from dragoman.server.reading import Refusal, Upload
-from dragoman.server.routes import OWN, Call, Route
-from dragoman.server.spans import Span, annotate, find_segments
+from dragoman.server.routes import OWN, Call, Route, characters_in
+from dragoman.server.spans import Span, Words, annotate, find_segments
 from dragoman.server.texts import Task, Translated, check_size, detect_sources, translate_texts
 from dragoman.text.glossary import Entry, Glossary, parse_entry
 from dragoman.translation.safeguards import Safeguards
@@ -113,11 +113,6 @@ def characters_of(request: TranslateRequest, file: Upload | None) -> int:
     return sum(map(len, (*request.texts, *prefixes)))
 
 
-def characters_of_detection(request: DetectRequest, file: Upload | None) -> int:
-    """Return how many characters a request has."""
-    return sum(map(len, request.texts))
-
-
 def translate(call: Call) -> TranslateAnswer:
     """Translate texts; say where each segment is in both, what is wrong with a translation, and what else it may be."""
     request: TranslateRequest = call.request
@@ -134,19 +129,16 @@ def translate(call: Call) -> TranslateAnswer:
     if annotated := request.alignment or request.word_scores or request.others:
         check_annotations(call, request, sources, target)
     task = replace(
-        task_of(call, request, source, target),
-        parse=parse,
-        alternatives=request.alternatives,
-        prefixes=request.prefix,
+        task_of(call, request, source, target), parse=parse, alternatives=request.alternatives, prefixes=request.prefix
     )
-    found = translate_texts(call, request.texts, sources, task)
+    results = translate_texts(call, request.texts, sources, task)
     translations = [
-        describe(one, source, request.format, sure[index] if sure else None)
-        for index, (one, source) in enumerate(zip(found, sources, strict=True))
+        describe(result, source, request.format, sure[index] if sure else None)
+        for index, (result, source) in enumerate(zip(results, sources, strict=True))
     ]
     if annotated:
-        for one, answer in zip(found, translations, strict=True):
-            add_words(call, request, one, answer, target)
+        for result, answer in zip(results, translations, strict=True):
+            add_words(call, request, result, answer, target)
     return TranslateAnswer(translations, target)
 
 
@@ -188,40 +180,37 @@ def glossary_of(call: Call, request: Wishes, source: str | None, target: str) ->
     if request.glossary_ids:
         if source is None:
             raise Refusal(400, "glossary_ids needs the source language")
-        own = {entry.source for entry in entries}
+        in_lines = {entry.source for entry in entries}
         stored = stored_entries(call, request.glossary_ids, source, target)
-        entries += [Entry(term, (meaning,)) for term, meaning in stored.items() if term not in own]
+        entries += [Entry(term, (meaning,)) for term, meaning in stored.items() if term not in in_lines]
     return Glossary(entries) if entries else None
 
 
 def read_lines(lines: Sequence[str]) -> list[Entry]:
-    """Return the entries that lines of a glossary file say. Raise UsageError.
-
-    A string may have several lines, because the values of a form are few.
-    """
-    every = [line for some in lines for line in some.split("\n") if line.strip()]
+    """Return the entries in lines of a glossary file; a string may have several lines. Raise UsageError."""
+    nonblank = [line for some in lines for line in some.split("\n") if line.strip()]
     try:
-        return [parse_entry(line, number) for number, line in enumerate(every, start=1)]
+        return [parse_entry(line, number) for number, line in enumerate(nonblank, start=1)]
     except ValueError as error:
         raise UsageError(f"glossary: {error}") from None
 
 
-def describe(one: Translated, source: str, form: str, sure: float | None) -> TranslatedText:
+def describe(result: Translated, source: str, form: str, sure: float | None) -> TranslatedText:
     """Return what is known of a translation; sure: of the detection, None where the language was given."""
     return TranslatedText(
-        text=one.text,
+        text=result.text,
         source=source,
-        score=sum(line.score for line in one.found),
-        finished=all(line.finished for line in one.found),
-        retried=any(line.retried for line in one.found),
-        flags=list(dict.fromkeys(flag for line in one.found for flag in line.flags)),
-        terms_met=[term for line in one.found for term in line.terms_met],
-        terms_missed=[term for line in one.found for term in line.terms_missed],
-        alternatives=list(one.alternatives),
-        alternative_scores=list(one.scores),
-        parts=one.parts or UNSET,
+        score=sum(line.score for line in result.translations),
+        finished=all(line.finished for line in result.translations),
+        retried=any(line.retried for line in result.translations),
+        flags=list(dict.fromkeys(flag for line in result.translations for flag in line.flags)),
+        terms_met=[term for line in result.translations for term in line.terms_met],
+        terms_missed=[term for line in result.translations for term in line.terms_missed],
+        alternatives=list(result.alternatives),
+        alternative_scores=list(result.scores),
+        parts=result.parts or UNSET,
         confidence=UNSET if sure is None else sure,
-        segments=[Segment(piece.source, piece.target) for piece in find_segments(one)] if form == "text" else UNSET,
+        segments=[Segment(piece.source, piece.target) for piece in find_segments(result)] if form == "text" else UNSET,
     )
 
 
@@ -240,35 +229,26 @@ def check_one_model(call: Call, source: str, target: str) -> None:
         raise Refusal(400, f"{source} is translated through {pivot}: alignment, word_scores and others need one model")
 
 
-def add_words(call: Call, request: TranslateRequest, one: Translated, answer: TranslatedText, target: str) -> None:
+def add_words(call: Call, request: TranslateRequest, result: Translated, answer: TranslatedText, target: str) -> None:
     """Write into an answer what the model says of its words: nothing where the text stayed as it was."""
-    answer.words = [] if request.word_scores else UNSET
-    answer.others = [] if request.others else UNSET
-    answer.alignment = [] if request.alignment else UNSET
-    if not (path := call.service.models.path(answer.source, target)):  # it is in the target language already
-        return
-    (served,) = path
-    annotator = served.translator.annotator
-    with call.service.turn(call.ticket):
-        words = annotate(
-            one, annotator, request.tag, scores=request.word_scores, others=request.others, links=request.alignment
-        )
-    if request.word_scores:
-        answer.words = [(word, round(log_p, 4)) for word, log_p in words.scores]
-    if request.others:
-        answer.others = [round(most, 4) for most in words.others]
-    if request.alignment:
-        answer.alignment = words.links
+    words, asked = Words([], [], []), (request.word_scores, request.others, request.alignment)
+    if path := call.service.models.path(answer.source, target):  # else it is in the target language already
+        (served,) = path
+        with call.service.turn(call.ticket):
+            words = annotate(result, served.translator.annotator, request.tag, *asked)
+    answer.words = [(word, round(log_p, 4)) for word, log_p in words.scores] if request.word_scores else UNSET
+    answer.others = [round(most, 4) for most in words.others] if request.others else UNSET
+    answer.alignment = words.links if request.alignment else UNSET
 
 
 def detect(call: Call) -> DetectAnswer:
     """Say which languages texts are in, among those that are served."""
     check_size(call.service, call.request.texts, 0)
     detector = call.service.need_detector()
-    return DetectAnswer([[DetectedLanguage(*one) for one in detector.rank(text)] for text in call.request.texts])
+    return DetectAnswer([[DetectedLanguage(*guess) for guess in detector.rank(text)] for text in call.request.texts])
 
 
 ROUTES = (
     Route("POST", "/api/v1/translate", translate, OWN, TranslateRequest, TranslateAnswer, characters_of),
-    Route("POST", "/api/v1/detect", detect, OWN, DetectRequest, DetectAnswer, characters_of_detection),
+    Route("POST", "/api/v1/detect", detect, OWN, DetectRequest, DetectAnswer, characters_in("texts")),
 )

@@ -57,7 +57,6 @@ ORDER: tuple[Kind, ...] = ("template", "url", "email", "code", "tag", "brace", "
 
 
 def _pattern(kinds: Sequence[Kind]) -> re.Pattern[str]:
-    """Return a pattern for placeholders of these kinds, with a group named after each."""
     return re.compile("|".join(f"(?P<{kind}>{PATTERNS[kind]})" for kind in kinds), re.VERBOSE)
 
 
@@ -90,10 +89,7 @@ def is_positional(placeholder: str) -> bool:
 
 
 def find(text: str, numbers: bool = False) -> list[Placeholder]:
-    """Return the placeholders from left to right; none overlaps another.
-
-    numbers: whether amounts with a unit and times of day count as placeholders, too.
-    """
+    """Return the placeholders in order, without overlaps; numbers: also amounts with a unit and times of day."""
     placeholders: list[Placeholder] = []
     if not numbers and not SIGN.search(text):
         return placeholders
@@ -109,15 +105,15 @@ def find_filled_in(text: str) -> list[str]:
 
     "%%", which may follow another one, is one of its own.
     """
-    found: list[str] = []
+    marks: list[str] = []
     if not REPLACED_SIGN.search(text):
-        return found
+        return marks
     for placeholder in find(text.replace("`", "'")):  # so that none is part of code, which may be quoted differently
         if placeholder.kind in FILLED_IN:
-            found.append(placeholder.text)
+            marks.append(placeholder.text)
         elif placeholder.kind in ("tag", "url", "email"):
-            found += [match[0] for match in REPLACED.finditer(ENCODED.sub("", placeholder.text))]
-    parts = ((one.removesuffix("%%"), "%%") if one.endswith("%%") else (one,) for one in found)
+            marks += [match[0] for match in REPLACED.finditer(ENCODED.sub("", placeholder.text))]
+    parts = ((mark.removesuffix("%%"), "%%") if mark.endswith("%%") else (mark,) for mark in marks)
     return [part for each in parts for part in each if part]
 
 
@@ -138,13 +134,14 @@ def compare(source: str, output: str, numbers: bool = False, prefix: str = "") -
     of that kind that belong to none are invented, too: a program fails at "{name}}" and "% of %s". numbers: as in
     `find`.
     """
-    found = [find(text, numbers) for text in (source, output, prefix)]
-    in_source, in_output, in_prefix = ([placeholder.text for placeholder in placeholders] for placeholders in found)
+    detected = [find(text, numbers) for text in (source, output, prefix)]
+    in_source, in_output, in_prefix = ([placeholder.text for placeholder in placeholders] for placeholders in detected)
     lost = list((Counter(in_source) - Counter(in_output)).elements())
     invented = list((Counter(in_output) - (Counter(in_source) | Counter(in_prefix))).elements())
-    if marks := "".join(MARKS.get(kind, "") for kind in {placeholder.kind for placeholder in found[0]}):
+    if marks := "".join(MARKS.get(kind, "") for kind in {placeholder.kind for placeholder in detected[0]}):
         of_source, of_output, of_prefix = (
-            _stray_marks(text, own, marks) for text, own in zip((source, output, prefix), found, strict=True)
+            _stray_marks(text, placeholders, marks)
+            for text, placeholders in zip((source, output, prefix), detected, strict=True)
         )
         invented += (of_output - (of_source | of_prefix)).elements()
     if not lost and not invented:

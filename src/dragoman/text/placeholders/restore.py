@@ -62,7 +62,7 @@ class Removed:
 
     @property
     def opens_at_word(self) -> bool:
-        """Return whether it is an opening tag with no space behind it."""
+        """Whether it is an opening tag with no space behind it."""
         return bool(self.tag and self.tag[1] and self.after.strip())
 
     @property
@@ -87,10 +87,7 @@ class Removed:
 
 
 def remove(text: str, numbers: bool = False) -> tuple[str, list[Removed]]:
-    """Return the text without its placeholders, with the spaces it then needs, and the placeholders in order.
-
-    `numbers` as in `find`.
-    """
+    """Return the text without its placeholders, spaced as it needs, and these in order; numbers: as in `find`."""
     placeholders = find(text, numbers)
     if not placeholders:
         return text, []
@@ -163,10 +160,10 @@ def restore(
     """
     if not removed:
         return translation
-    own = find(translation, numbers)
-    tokens = _token_spans(translation, own)
+    kept = find(translation, numbers)
+    tokens = _token_spans(translation, kept)
     order = _arrange(removed, _GapFinder(plain, translation, tokens, alignment))
-    expected = Counter([*(item.text for item in removed), *(placeholder.text for placeholder in own)])
+    expected = Counter([*(item.text for item in removed), *(placeholder.text for placeholder in kept)])
     words = "".join(remove(translation, numbers)[0].split())
 
     def is_intact(text: str) -> bool:
@@ -195,10 +192,7 @@ def _token_spans(text: str, placeholders: Sequence[Placeholder] = ()) -> list[tu
 
 
 class _GapFinder:
-    """Finds the gap of the translation that an offset of the plain text corresponds to.
-
-    Gap k is before token k of the translation; the last gap is at its end.
-    """
+    """Finds the gap that an offset of the plain text corresponds to: gap k is before token k of the translation."""
 
     def __init__(
         self,
@@ -249,17 +243,16 @@ class _GapFinder:
         if offset <= self.words_start:
             return bisect_right(self.token_ends, offset) if offset <= self.common_start else self.gap_before_words
         if offset >= self.words_end:
-            rest = self.plain_length - offset
-            if rest <= self.common_end:
-                return bisect_right(self.token_ends, self.length - rest)
+            remaining = self.plain_length - offset
+            if remaining <= self.common_end:
+                return bisect_right(self.token_ends, self.length - remaining)
             return self.gap_after_words
         return None
 
 
-def _common_prefix(one: str, other: str) -> int:
-    """Return the length of the longest common prefix."""
-    differ = (index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return next(differ, min(len(one), len(other)))
+def _common_prefix(first: str, second: str) -> int:
+    differ = (index for index, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+    return next(differ, min(len(first), len(second)))
 
 
 def _word_range(text: str) -> tuple[int, int]:
@@ -375,10 +368,7 @@ def _insert(
 
 
 def _with_spaces(left: str, space: str, items: Sequence[Removed], right: str) -> Iterator[str]:
-    """Yield the placeholders and spaces between two tokens that had `space` between them.
-
-    Tags stay beside the words that they enclose.
-    """
+    """Yield placeholders and spaces between two tokens with `space` between them; tags stay at their words."""
     last: Removed | None = None
     opening = ""  # opening tags, until the word or placeholder after them comes
     for item in items:
@@ -394,7 +384,6 @@ def _with_spaces(left: str, space: str, items: Sequence[Removed], right: str) ->
 
 
 def _space_between(last: Removed, item: Removed) -> str:
-    """Return the space between two placeholders, '' if there was none between them in the source."""
     return "" if item.offset == last.offset and last.after.strip() and item.before.strip() else " "
 
 

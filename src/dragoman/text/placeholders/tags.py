@@ -44,21 +44,21 @@ def inside_tags(text: str) -> tuple[int, int]:
     These are pairs of tags around the whole text, tags without a partner in it, and at its end pairs without letters
     between them. If nothing would be left, return the whole text.
     """
-    found = [placeholder for placeholder in find(text) if placeholder.kind == "tag"]
-    closing = tag_pairs([parse_tag(placeholder.text) for placeholder in found])
+    tags = [placeholder for placeholder in find(text) if placeholder.kind == "tag"]
+    closing = tag_pairs([parse_tag(placeholder.text) for placeholder in tags])
     opening = {last: first for first, last in closing.items()}
-    first, last = 0, len(found) - 1  # the tags that may still be inside
+    first, last = 0, len(tags) - 1  # the tags that may still be inside
     start, end = 0, len(text)
     while first <= last:
-        at_start, at_end = not text[start : found[first].start].strip(), not text[found[last].end : end].strip()
+        at_start, at_end = not text[start : tags[first].start].strip(), not text[tags[last].end : end].strip()
         if at_start and first not in closing:
-            start, first = found[first].end, first + 1
+            start, first = tags[first].end, first + 1
         elif at_end and last not in opening:
-            end, last = found[last].start, last - 1
+            end, last = tags[last].start, last - 1
         elif at_start and at_end and closing.get(first) == last:
-            start, end, first, last = found[first].end, found[last].start, first + 1, last - 1
-        elif at_end and last in opening and not _has_letter(text, found[opening[last]].end, found[last].start):
-            end, last = found[opening[last]].start, opening[last] - 1
+            start, end, first, last = tags[first].end, tags[last].start, first + 1, last - 1
+        elif at_end and last in opening and not _has_letter(text, tags[opening[last]].end, tags[last].start):
+            end, last = tags[opening[last]].start, opening[last] - 1
         else:
             break
     return (start, end) if text[start:end].strip() else (0, len(text))

@@ -1,0 +1,216 @@
+"""What can be measured, and the flags of each: `MEASUREMENTS` by the name after `python -m benchmarks`."""
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal, get_args
+
+import tyro
+
+from dragoman.commands import Model
+from dragoman.config import Device, EngineName, PresetName
+from dragoman.errors import UsageError
+from dragoman.runtime.threads import granted_cores
+
+# Each is a module of this folder whose `benchmark` takes these fields and returns its text.
+
+ServingPart = Literal["throughput", "http", "load", "overload", "stop", "soak", "beside", "pool"]
+SERVING_PARTS: tuple[ServingPart, ...] = get_args(ServingPart)
+
+
+@dataclass(frozen=True)
+class Training:
+    """Measure training in target tokens per second, for dragoman and other toolkits, each in a process of its own.
+
+    They take turns on a whole corpus. Run nothing else on the machine at the same time.
+
+    $ python -m benchmarks training --threads 2
+    $ python -m benchmarks training --threads 2 --shapes tiny small --corpus pairs.tsv
+    $ python -m benchmarks training --device cuda --shapes base big --corpus pairs.tsv
+    """
+
+    threads: int = 1
+    "CPU threads"
+    rounds: int = 3
+    "number of turns of each toolkit after its first, which is reported separately"
+    seconds: float = 20.0
+    "seconds of a turn"
+    shapes: Annotated[
+        tuple[Literal["tiny", "small", "base", "big"], ...], tyro.conf.arg(metavar="{tiny,small,base,big} ...")
+    ] = ("tiny", "small", "base")
+    "sizes of the model"
+    corpus: Annotated[str | None, tyro.conf.arg(metavar="TSV")] = None
+    "sentence pairs to train on; default: random ones with realistic lengths"
+    peers: Annotated[
+        tuple[Literal["marianmt", "torch", "marian", "joeynmt", "eole"], ...],
+        tyro.conf.arg(metavar="{marianmt,torch,marian,joeynmt,eole} ..."),
+    ] = (
+        "marianmt",
+        "torch",
+        "marian",
+        "joeynmt",
+        "eole",
+    )
+    "toolkits to measure against; those not installed are skipped"
+    device: Device = "cpu"
+    "where to train; on a GPU, only toolkits in PyTorch take part"
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Compare BLEU and chrF after the same training time: dragoman, an LSTM, and other toolkits.
+
+    $ python -m benchmarks quality --train train.tsv --dev dev.tsv --test test.tsv --minutes 30 --threads 2
+    $ python -m benchmarks quality --recipe low-resource-30k --train train.tsv --dev dev.tsv --test test.tsv \\
+        --minutes 30
+    $ python -m benchmarks quality --train train.tsv --dev dev.tsv --test test.tsv --minutes 20 \\
+        --models dragoman marian eole --seeds 1 2 3 --peer-rates 1 0.3
+    """
+
+    train: Annotated[str, tyro.conf.arg(metavar="TSV")]
+    "sentence pairs to learn from"
+    dev: Annotated[str, tyro.conf.arg(metavar="TSV")]
+    "sentence pairs to validate on"
+    test: Annotated[str, tyro.conf.arg(metavar="TSV")]
+    "sentence pairs to translate and score"
+    minutes: float
+    "minutes of training for each model"
+    preset: PresetName = "small"
+    "dragoman's preset"
+    recipe: Annotated[str, tyro.conf.arg(metavar="NAME|TOML")] = ""
+    "settings file instead of a preset; the LSTM uses its vocabulary, dropout and training"
+    out: str = "runs/quality"
+    "folder for the runs"
+    threads: int = 1
+    "CPU threads"
+    models: Annotated[
+        tuple[Literal["dragoman", "lstm", "marianmt", "marian", "joeynmt", "eole"], ...],
+        tyro.conf.arg(metavar="{dragoman,lstm,marianmt,marian,joeynmt,eole} ..."),
+    ] = ("dragoman", "lstm", "marianmt")
+    "models to train, one after the other; other toolkits take subwords and settings from dragoman's run in --out"
+    seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT ...")] = (1,)
+    "seeds of weights, batches and dropout; every model is trained once for each"
+    peer_rates: Annotated[tuple[float, ...], tyro.conf.arg(metavar="FLOAT ...")] = (1.0,)
+    "multiples of the learning rate; other toolkits are trained once with each"
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Measure search in target tokens per second, for dragoman, Hugging Face, CTranslate2, Marian and JoeyNMT.
+
+    $ python -m benchmarks decoding --threads 2
+    $ python -m benchmarks decoding --device cuda --batches 1 32 512 --sentences 1024
+    """
+
+    threads: int = 1
+    "CPU threads"
+    rounds: int = 5
+    "number of rounds for each toolkit"
+    sentences: int = 64
+    "number of sentences in each round; with batches of one, a sixteenth"
+    batches: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT ...")] = (1, 32)
+    "sentences at a time"
+    device: Device = "cpu"
+    "where to decode; on a GPU, only Hugging Face is measured against"
+
+
+@dataclass(frozen=True)
+class DecodingLength:
+    """Measure milliseconds per output token, by the length of the output.
+
+    $ python -m benchmarks decoding-length --threads 2
+    """
+
+    threads: int = 1
+    "CPU threads"
+    rounds: int = 5
+    "number of rounds for each length"
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Measure translation from text to text in sentences per second, compared with search alone.
+
+    $ python -m benchmarks pipeline -m runs/en-de --test test.tsv --threads 2
+    $ python -m benchmarks pipeline -m runs/en-de --test test.tsv --engine ctranslate2
+    """
+
+    model: Model
+    "model folder, run folder or hub:USER/NAME"
+    test: Annotated[str, tyro.conf.arg(metavar="TSV")]
+    "sentence pairs whose sources are translated"
+    engine: EngineName = "native"
+    "what searches; beside ctranslate2, CTranslate2 itself is measured"
+    threads: int = 1
+    "CPU threads"
+    rounds: int = 5
+    "number of rounds for each contender"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Measure the memory of training on artificial corpora, and the time to tokenise them and to plan an epoch.
+
+    $ python -m benchmarks memory --pairs 500000
+    """
+
+    threads: int = 1
+    "CPU threads"
+    pairs: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT ...")] = (500_000, 1_000_000, 5_000_000)
+    "corpus sizes in pairs, one run each"
+    steps: int = 20
+    "training steps in each run"
+
+
+@dataclass(frozen=True)
+class Serving:
+    """Measure `dragoman serve` with clients in other processes.
+
+    Throughput is compared with CTranslate2 called one request at a time, behind gunicorn. Run nothing else at the same
+    time.
+
+    $ python -m benchmarks serving -m runs/en-de --test test.tsv
+    $ python -m benchmarks serving -m runs/en-de --test test.tsv --parts overload stop
+    """
+
+    model: Model
+    "model folder, run folder or hub:USER/NAME; CTranslate2 is measured if it supports the model"
+    test: Annotated[str, tyro.conf.arg(metavar="TSV")]
+    "sentence pairs whose sources are translated"
+    parts: Annotated[tuple[ServingPart, ...], tyro.conf.arg(metavar="{" + ",".join(SERVING_PARTS) + "} ...")] = (
+        SERVING_PARTS
+    )
+    "what to measure"
+    threads: int = 1
+    "CPU threads of the native engine"
+    rounds: int = 3
+    "number of turns of each contender"
+    seconds: float = 5.0
+    "seconds of a turn"
+    minutes: float = 5.0
+    "minutes of steady load"
+    requests: int = 10_000
+    "requests of the soak"
+
+
+MEASUREMENTS = {
+    "training": Training,
+    "quality": Quality,
+    "decoding": Decoding,
+    "decoding-length": DecodingLength,
+    "pipeline": Pipeline,
+    "memory": Memory,
+    "serving": Serving,
+}
+
+
+def check(options: Any) -> dict[str, Any]:
+    """Return the fields of the options by name. Raise UsageError where one of them has no sensible value."""
+    by_name = asdict(options)
+    for name, value in by_name.items():
+        flag, values = f"--{name.replace('_', '-')}", value if isinstance(value, tuple) else (value,)
+        if not values and name != "peers":
+            raise UsageError(f"{flag} needs a value")
+        if name != "seeds" and any(isinstance(number, int | float) and not number > 0 for number in values):
+            raise UsageError(f"{flag} must be above 0")
+    if by_name.get("threads", 1) > (cores := granted_cores()):
+        raise UsageError(f"--threads must be at most {cores}: this process may use no more cores")
+    return by_name

@@ -1,1 +1,0 @@
-"""Measure speed, memory and quality, beside other toolkits: `benchmark` of each module returns tables in Markdown."""

@@ -1,0 +1,47 @@
+"""Choose how the rows of a corpus are read: by `data/lines.py`, or by the module that has the name of its format."""
+
+from collections.abc import Iterator
+
+from dragoman.data.lines import OnProblem, Row, codec_of, display_path, read_tsv, read_two_files
+from dragoman.data.spec import CorpusSpec
+from dragoman.errors import DragomanError
+
+
+def read_rows(spec: CorpusSpec, on_problem: OnProblem) -> Iterator[Row]:
+    """Yield the rows of a corpus in their order, those with an empty side included, in constant memory.
+
+    `on_problem` is called for what cannot be a row; if it does not raise, that row is missing.
+    Raise DragomanError where a file as a whole cannot be read.
+    """
+    file = spec.files[0]
+    # Imported only here: the libraries of some formats take a while to load.
+    match spec.format:
+        case ".tsv":
+            return read_tsv(file, on_problem)
+        case ".csv":
+            from dragoman.data.csv import read_csv
+
+            return read_csv(file, spec.columns, on_problem)
+        case ".jsonl":
+            from dragoman.data.jsonl import read_jsonl
+
+            return read_jsonl(file, spec.columns, on_problem)
+        case ".parquet":
+            from dragoman.data.parquet import read_parquet
+
+            if codec_of(file):
+                raise DragomanError(
+                    f"{display_path(file)}: a Parquet file must not be compressed as a whole; decompress it"
+                )
+            return read_parquet(file, spec.columns, on_problem)
+        case ".tmx":
+            from dragoman.data.tmx import read_tmx
+
+            return read_tmx(file, spec.columns, on_problem)
+        case ".po":
+            from dragoman.data.po import read_po
+
+            return read_po(file, on_problem)
+        case "":
+            return read_two_files(file, spec.files[1], on_problem)
+    raise ValueError(f"read_rows has no case for '{spec.format}'")

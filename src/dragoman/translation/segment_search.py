@@ -1,0 +1,256 @@
+"""Translate segments: search, check what was found, and search again for what is missing or faulty.
+
+The stages of `SegmentSearch.translate`, in order: a plain search; terms of the glossary in the place of the model's own
+words for them; a search that avoids forbidden words; one that has to say the terms that found no place; and a second,
+more careful search for translations that are faulty. Most segments need only the first.
+"""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import compress
+
+from dragoman.alignment.heads import AlignmentHead, default_head
+from dragoman.config import SearchConfig
+from dragoman.data.batches import Ids
+from dragoman.data.tokenizers import Tokenizers
+from dragoman.decoding.engine import Constraints, Engine
+from dragoman.decoding.search import Hypothesis
+from dragoman.errors import DragomanError
+from dragoman.model import Model
+from dragoman.translation.annotate import Annotator
+from dragoman.translation.coverage import rerank_by_coverage
+from dragoman.translation.placement import TermPlacer, far_less_probable
+from dragoman.translation.retry import Retry, careful_search, copy_segment, prepare_retries, restore_placeholders
+from dragoman.translation.safeguards import Safeguards, judge, merge_hypotheses, replace_worse
+from dragoman.translation.segments import Candidate, Segment, SegmentResult
+from dragoman.translation.terms import forbidden_sequences, token_sequences
+
+Ranked = list[Hypothesis]  # of one segment, best first
+
+
+@dataclass(frozen=True)
+class SegmentSearch:
+    """Translates segments with an engine, and checks the results with a model and safeguards."""
+
+    model: Model
+    tokenizers: Tokenizers
+    engine: Engine
+    safeguards: Safeguards
+    measured_alignment: AlignmentHead | None = None
+    scripts: tuple[str, ...] = ()
+    "in which the target language is written"
+    wordless: bool = False
+    "whether segments without words are searched for, too, because the model has learned to translate them"
+
+    @cached_property
+    def alignment(self) -> AlignmentHead | None:
+        """The layer and head that align words: measured, or else the default.
+
+        None for a model without attention over its source.
+        """
+        if self.measured_alignment:
+            return self.measured_alignment
+        with contextlib.suppress(DragomanError):
+            return default_head(self.model)
+        return None
+
+    @cached_property
+    def annotator(self) -> Annotator:
+        """What tells which source characters the words of a translation come from."""
+        return Annotator(self.model, self.tokenizers, self.alignment)
+
+    @cached_property
+    def term_placer(self) -> TermPlacer | None:
+        """What puts terms of a glossary into translations; None for a model without attention over its source."""
+        return TermPlacer(self.model, self.tokenizers, self.alignment) if self.alignment else None
+
+    @cached_property
+    def forbidden(self) -> tuple[tuple[int, ...], ...]:
+        words = self.safeguards.forbidden_words
+        return forbidden_sequences(words, self.tokenizers.target) if words else ()
+
+    def translate(self, segments: Sequence[Segment], search: SearchConfig) -> list[SegmentResult]:
+        """Return the candidates for each segment, best first; where the first one was faulty, of two searches."""
+        first = self._search_once(segments, search)
+        flagged = [row for row, candidates in enumerate(first) if candidates[0].faults and not segments[row].given]
+        retries = self._retry([segments[row] for row in flagged], search) if flagged else []
+        second = dict(zip(flagged, retries, strict=True))
+        return [
+            SegmentResult(segment, replace_worse(candidates, second.get(row)), retried=row in second)
+            for row, (segment, candidates) in enumerate(zip(segments, first, strict=True))
+        ]
+
+    def _search_once(self, segments: Sequence[Segment], search: SearchConfig) -> list[list[Candidate]]:
+        """Return the candidates for each segment, best first, all of one search, or copied where none is needed."""
+        searched = [
+            not (segment.markup or segment.given) and (self.wordless or self.safeguards.has_words(segment.text))
+            for segment in segments
+        ]
+        hypotheses = iter(self._find_hypotheses(list(compress(segments, searched)), search))
+        return [
+            [self._judge(segment, self._text(hypothesis), hypothesis) for hypothesis in next(hypotheses)]
+            if is_searched
+            else [self._without_search(segment)]
+            for segment, is_searched in zip(segments, searched, strict=True)
+        ]
+
+    def _without_search(self, segment: Segment) -> Candidate:
+        """Return the translation that is given for a segment, or else a copy of it, after its prefix if it has one."""
+        if segment.given:
+            return self._judge(segment, segment.prefix, Hypothesis(segment.target_tag_ids + segment.prefix_ids, 0.0))
+        if not segment.prefix:
+            return Candidate(segment.text.strip(), Hypothesis([], 0.0))
+        (retry,) = prepare_retries([segment], self.tokenizers.source, self.safeguards)
+        return Candidate(copy_segment(retry, self.annotator, self.safeguards), Hypothesis([], 0.0))
+
+    def _retry(self, segments: Sequence[Segment], search: SearchConfig) -> list[list[Candidate]]:
+        """Return the candidates for each segment, best first, of a more careful search without its placeholders.
+
+        See `retry`. Without words, the only candidate is a copy of the segment.
+        """
+        retries = list(prepare_retries(segments, self.tokenizers.source, self.safeguards))
+        with_words = [retry.bare for retry in retries if retry.has_words]
+        hypotheses = iter(self._find_hypotheses(with_words, careful_search(search)))
+        return [
+            [self._restore(retry, hypothesis) for hypothesis in next(hypotheses)]
+            if retry.has_words
+            else [Candidate(copy_segment(retry, self.annotator, self.safeguards), Hypothesis([], 0.0))]
+            for retry in retries
+        ]
+
+    def _restore(self, retry: Retry, hypothesis: Hypothesis) -> Candidate:
+        """Return the candidate of a hypothesis for the bare segment, with the placeholders of the whole one."""
+        text = restore_placeholders(retry, self._text(hypothesis), hypothesis.tokens, self.annotator, self.safeguards)
+        return self._judge(retry.segment, text, hypothesis)
+
+    def _judge(self, segment: Segment, text: str, hypothesis: Hypothesis) -> Candidate:
+        """Return the candidate with this text, flagged wherever it breaks the safeguards."""
+        return judge(segment, text, hypothesis, self.safeguards, self.scripts)
+
+    def _find_hypotheses(self, segments: Sequence[Segment], search: SearchConfig) -> list[Ranked]:
+        """Return the hypotheses for each segment, best first, that have its prefix and terms and no forbidden words.
+
+        What a plain search finds stays where it has all its terms and nothing forbidden. Missing terms are put in the
+        place of the model's own words for them, which removes these words if they are forbidden. Other forbidden words
+        are avoided by a second search. Where terms have no place, a third one has to say them.
+        """
+        plain = self.search([segment.source_ids for segment in segments], search, list(map(constraints_of, segments)))
+        hypotheses = self._place_terms(segments, plain, search)
+        hypotheses = self._avoid_forbidden(segments, hypotheses, search)
+        return self._force_terms(segments, hypotheses, plain, search)
+
+    def search(
+        self, sources: Sequence[Ids], search: SearchConfig, constraints: Sequence[Constraints] | None = None
+    ) -> list[Ranked]:
+        """Return the engine's hypotheses for each source, best first, at most `n_best`, without any safeguards.
+
+        With a coverage penalty the engine returns its whole beam, and the penalty decides the order before the last
+        ones are dropped. Without attention over the source there is no penalty.
+        """
+        if not search.coverage_penalty or self.alignment is None:
+            return self.engine.search(sources, search, constraints)
+        all_beams = replace(search, n_best=search.beam, coverage_penalty=0.0)
+        hypotheses = self.engine.search(sources, all_beams, constraints)
+        ranked = rerank_by_coverage(self.model, sources, hypotheses, search.coverage_penalty, self.alignment)
+        return [best[: search.n_best] for best in ranked]
+
+    def _place_terms(
+        self, segments: Sequence[Segment], hypotheses: Sequence[Ranked], search: SearchConfig
+    ) -> list[Ranked]:
+        """Return the hypotheses, those without all their terms with the terms in place, where that can be done."""
+        placed = [list(ranked) for ranked in hypotheses]
+        missing = [
+            (row, rank)
+            for row, ranked in enumerate(placed)
+            for rank, hypothesis in enumerate(ranked)
+            if segments[row].terms and self._unmet(segments[row], hypothesis)
+        ]
+        if not missing or self.term_placer is None:
+            return placed
+        drafts = self.term_placer.place(
+            [segments[row] for row, _ in missing], [placed[row][rank] for row, rank in missing], search.length_penalty
+        )
+        for (row, rank), draft in zip(missing, drafts, strict=True):
+            if draft and self._unmet(segments[row], draft) < self._unmet(segments[row], placed[row][rank]):
+                placed[row][rank] = draft
+        for row in {row for row, _ in missing}:  # with their terms they have other scores, and two may be the same
+            best, *others = {tuple(hypothesis.tokens): hypothesis for hypothesis in placed[row]}.values()
+            others.sort(key=lambda hypothesis: (self._unmet(segments[row], hypothesis), -hypothesis.score))
+            placed[row] = [best, *others]
+        return placed
+
+    def _avoid_forbidden(
+        self, segments: Sequence[Segment], hypotheses: list[Ranked], search: SearchConfig
+    ) -> list[Ranked]:
+        """Return the hypotheses, merged with those of a search without forbidden words where some have any."""
+        rows = [
+            row for row, ranked in enumerate(hypotheses) if self.forbidden and any(map(self._has_forbidden, ranked))
+        ]
+        if not rows:
+            return hypotheses
+        chosen = [segments[row] for row in rows]
+        constraints = [replace(constraints_of(segment), forbidden=self.forbidden) for segment in chosen]
+        without = self.search([segment.source_ids for segment in chosen], search, constraints)
+        second = dict(zip(rows, self._place_terms(chosen, without, search), strict=True))
+        return self._merge(segments, hypotheses, second, search.n_best)
+
+    def _force_terms(
+        self, segments: Sequence[Segment], hypotheses: list[Ranked], plain: Sequence[Ranked], search: SearchConfig
+    ) -> list[Ranked]:
+        """Return the hypotheses, merged with those of a search that has to say the terms where some lack them.
+
+        A search that makes no sense does not count: its words are far less probable than those of the `plain` one, or
+        the terms do not stand where their sources are read.
+        """
+        rows = [
+            row
+            for row, (segment, ranked) in enumerate(zip(segments, hypotheses, strict=True))
+            if segment.terms and self.engine.forces_terms and any(self._unmet(segment, each) for each in ranked)
+        ]
+        if not rows:
+            return hypotheses
+        chosen = [segments[row] for row in rows]
+        sources = [segment.source_ids for segment in chosen]
+        constraints = [
+            replace(
+                constraints_of(segment),
+                terms=tuple(filter(None, token_sequences(segment.terms, self.tokenizers.target))),
+                forbidden=self.forbidden,
+            )
+            for segment in chosen
+        ]
+        forced = self.search(sources, search, constraints)
+        best, best_plain = [ranked[0].tokens for ranked in forced], [plain[row][0].tokens for row in rows]
+        nonsense = far_less_probable(self.model, sources, best_plain, best, [each.terms for each in constraints])
+        stand = self.term_placer.stand(chosen, best) if self.term_placer else [True] * len(rows)
+        second = {
+            row: ranked if stands and not senseless else []
+            for row, ranked, stands, senseless in zip(rows, forced, stand, nonsense, strict=True)
+        }
+        return self._merge(segments, hypotheses, second, search.n_best)
+
+    def _merge(
+        self, segments: Sequence[Segment], first: Sequence[Ranked], second: Mapping[int, Ranked], n_best: int
+    ) -> list[Ranked]:
+        """Return the hypotheses of a first search; for each row of a second one the best of both, see `safeguards`."""
+        merged = list(first)
+        for row, ranked in second.items():
+            merged[row] = merge_hypotheses(first[row], ranked, partial(self._unmet, segments[row]), n_best)
+        return merged
+
+    def _unmet(self, segment: Segment, hypothesis: Hypothesis) -> int:
+        """Return how many terms of its segment a hypothesis lacks, and how many forbidden words it has."""
+        return self.safeguards.unmet(segment, self._text(hypothesis))
+
+    def _has_forbidden(self, hypothesis: Hypothesis) -> bool:
+        return self.safeguards.is_forbidden(self._text(hypothesis))
+
+    def _text(self, hypothesis: Hypothesis) -> str:
+        return self.tokenizers.target.decode(hypothesis.tokens)
+
+
+def constraints_of(segment: Segment) -> Constraints:
+    """Return what the translation of a segment has to begin with."""
+    return Constraints(tuple(segment.prefix_ids), tag=tuple(segment.target_tag_ids))
