@@ -170,7 +170,7 @@ def test_large_corpora_hold_out_a_thousand_pairs():
         ("--dev -1", "--dev must be a number of pairs, 0 or more, not -1"),
         ("--dev 0 --test=-20", "--test must be a number of pairs, 0 or more, not -20"),
         ("--test 0.5.", "--test must be a whole number, not '0.5.'"),
-        ("--dev 40 --test 20", "only 20 of 120 pairs have no near duplicate"),
+        ("--dev 40 --test 20", "60 are needed: choose smaller sets, such as --dev 14 --test 6"),
         ("--by document --dev 10 --test 10", "no document that remains has at most 10 pairs"),
         ("weight=2 --dev 1", "weight=, share=, tag= and target-tag= are for dragoman train"),
         ("--dev 5 --test 0 --out there", "there/dev.tsv: exists already"),
@@ -184,3 +184,10 @@ def test_split_refuses_what_cannot_be_split(dragoman, tmp_path: Path, flags: str
     assert ran.code in (1, 2)
     assert message in " ".join(ran.err.split())
     assert not (tmp_path / "new").exists()
+
+
+def test_sizes_that_the_refusal_names_can_be_split(dragoman, tmp_path: Path):
+    pairs = write_tsv(tmp_path / "pairs.tsv", [*sentences(20), *sentences(50, 2), *sentences(50, 2)])
+    refused = dragoman("split", pairs, "--dev", "40", "--test", "20", "--out", "new")
+    sizes = " ".join(refused.err.split()).split("such as ")[1].split()
+    assert dragoman("split", pairs, *sizes, "--out", "new").code == 0

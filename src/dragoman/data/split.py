@@ -70,7 +70,10 @@ def split_by_pair(pairs: Sequence[Pair], dev: int, test: int) -> list[str]:
             break
         tried *= 4
     if len(free) < dev + test:
-        way_out = "choose a smaller --dev and --test" if free else "choose --by document, or split the corpus yourself"
+        way_out = "choose --by document, or split the corpus yourself"
+        if len(free) > 1:
+            fitting = test * len(free) // (dev + test)
+            way_out = f"choose smaller sets, such as --dev {len(free) - fitting} --test {fitting}"
         raise DragomanError(
             f"only {len(free):,} of {len(pairs):,} pairs have no near duplicate in the corpus, and {dev + test:,} are "
             f"needed: {way_out}"

@@ -70,7 +70,7 @@ def run_demo(to: str, out: Path, minutes: float, language: Language = "en") -> N
     print()
     print(say(f"It knows these sentence patterns and no others; {corpus / 'test.tsv'} has examples."))
     print(say(f'Now yours: {command()} translate -m {out} "{TYPED[0]}"'))
-    print(say(f"Your own sentence pairs: {command()} split pairs.tsv --out data"))
+    print(say(f"Your own sentence pairs: {command()} check pairs.tsv --write-clean clean.tsv"))
 
 
 def write_corpus(out: Path, book: Phrasebook) -> Path:
