@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import signal
+import stat
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -94,6 +95,65 @@ def test_reader_after_a_kill_finds_the_old_content_or_the_new(
     contents = contents_after_kills(write, file, tmp_path)
     assert set(contents) == {OLD, NEW}
     assert contents == sorted(contents, key=len)
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
+    """What reaches the disk, by inode, and the names that drafts get, in order."""
+    done: list[tuple[str, Any]] = []
+
+    def noted(name: str, note: Callable[..., tuple[str, Any]]) -> None:
+        call = getattr(os, name)
+
+        def noting(*given: Any, **others: Any) -> None:
+            done.append(note(*given))
+            call(*given, **others)
+
+        monkeypatch.setattr(os, name, noting)
+
+    noted("fsync", lambda descriptor: ("on disk", os.fstat(descriptor).st_ino))
+    for name in ("replace", "rename", "link"):
+        noted(name, lambda _, path: ("named", str(path)))
+    return done
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_file_is_on_disk_before_its_name_and_its_folder_after(tmp_path: Path, done: list[Any], new: bool):
+    with atomic_file(tmp_path / "file", new=new) as draft:
+        draft.write_text(NEW)
+    file, folder = (path.stat().st_ino for path in (tmp_path / "file", tmp_path))
+    assert done == [("on disk", file), ("named", str(tmp_path / "file")), ("on disk", folder)]
+
+
+def test_files_in_a_folder_are_on_disk_before_its_name(tmp_path: Path, done: list[Any]):
+    with new_folder(tmp_path / "model") as draft:
+        (draft / "inner").mkdir()
+        (draft / "inner" / "file").write_text(NEW)
+    *synced, named, last = done
+    inside = [path.stat().st_ino for path in (tmp_path / "model", *(tmp_path / "model").rglob("*"))]
+    assert sorted(synced) == sorted(("on disk", inode) for inode in inside)
+    assert (named, last) == (("named", str(tmp_path / "model")), ("on disk", tmp_path.stat().st_ino))
+
+
+@pytest.mark.parametrize("write", [write_file, write_link, lambda folder, text: write_file(folder / "new", text)])
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EIO])
+def test_file_system_that_syncs_no_folders_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path, str], None], code: int
+):
+    """The controls: an error of the disk, and a file that cannot be synced."""
+    fsync, refusing = os.fsync, stat.S_ISDIR
+
+    def refuse(descriptor: int) -> None:
+        if refusing(os.fstat(descriptor).st_mode):
+            raise OSError(code, os.strerror(code))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match=os.strerror(code)) if code == errno.EIO else nullcontext():
+        write(tmp_path, NEW)
+    refusing = stat.S_ISREG
+    with pytest.raises(OSError, match=os.strerror(code)):
+        write_file(tmp_path, OLD)
 
 
 def write_in_place_until_killed(folder: Path) -> None:

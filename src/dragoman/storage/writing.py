@@ -21,6 +21,8 @@ from safetensors import SafetensorError
 from dragoman.errors import DragomanError
 
 MANIFEST = "manifest.json"
+# What fsync says where a file system, such as VirtualBox's shared folders, has no such thing for folders.
+NOT_FOR_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 CARD = "card.md"  # text for people, who may edit it: no manifest vouches for it
 
 
@@ -191,10 +193,13 @@ def draft_of(path: Path, unique: str = "") -> Path:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file or folder has reached the disk."""
+    """Wait until a file or folder has reached the disk, or a file alone where the file system syncs no folders."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in NOT_FOR_FOLDERS or not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise
     finally:
         os.close(descriptor)
 
