@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 
 Handler = Callable[[int, FrameType | None], None] | signal.Handlers
@@ -13,17 +13,19 @@ Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 def handle_signals(numbers: Collection[int], handler: Handler) -> Iterator[None]:
     """Let `handler` handle the signals inside the block, and what handled them before, after it.
 
-    Only the main thread may handle signals: in others, nothing changes.
+    Only the main thread may handle signals: in others, nothing changes. A program in C that runs Python keeps the
+    signals that it handles itself, because Python could not give them back.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, handler) for number in numbers}
-    try:
+    with ExitStack() as stack:  # which gives back all of them, even if one more signal comes meanwhile
+        for number in numbers:
+            previous = signal.getsignal(number)
+            if previous is not None:
+                stack.callback(signal.signal, number, previous)
+                signal.signal(number, handler)
         yield
-    finally:
-        for number, previous in before.items():
-            signal.signal(number, previous)
 
 
 @contextmanager
