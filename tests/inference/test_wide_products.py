@@ -1,5 +1,6 @@
 """Products of float32 by oneDNN, where MKL would use narrower instructions: as exact, and the same training."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -62,6 +63,20 @@ def test_products_stay_narrow_where_wide_ones_round(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(device, "rounds", lambda: True)
     with wide_products():
         assert not is_wide()
+
+
+def test_overlapping_blocks_are_all_wide_and_leave_no_setting_behind(monkeypatch: pytest.MonkeyPatch):
+    """As those of two threads are."""
+    be(monkeypatch, AMD)
+    monkeypatch.setattr(device, "rounds", lambda: False)
+    before = device.MATMUL.fp32_precision
+    with ExitStack() as first, ExitStack() as second:
+        first.enter_context(wide_products())
+        wide = device.MATMUL.fp32_precision
+        second.enter_context(wide_products())
+        first.close()
+        assert device.MATMUL.fp32_precision == wide != before
+    assert device.MATMUL.fp32_precision == before
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Choose the device to compute on, and what multiplies float32 on a CPU."""
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, get_args
@@ -32,20 +33,55 @@ def has_narrow_products() -> bool:
     return bool(amd and has.get("avx512_f") and both)
 
 
+class WideBlocks:
+    """Count the blocks of `wide_products` that are open, in all threads: they share PyTorch's setting."""
+
+    def __init__(self) -> None:
+        self.lock, self.open, self.before = threading.Lock(), 0, ""
+
+    def enter(self) -> None:
+        """Begin a block; the first one changes the setting."""
+        with self.lock:
+            if not self.open:
+                self.before = MATMUL.fp32_precision
+                MATMUL.fp32_precision = widest_precision(self.before)
+            self.open += 1
+
+    def leave(self) -> None:
+        """End a block; the last one restores the setting."""
+        with self.lock:
+            self.open -= 1
+            if not self.open:
+                MATMUL.fp32_precision = self.before
+
+
+WIDE_BLOCKS = WideBlocks()
+
+
 @contextmanager
 def wide_products() -> Iterator[None]:
     """Let oneDNN multiply float32 in the block, on a CPU where PyTorch's own products are narrow.
 
+    Meanwhile other threads multiply in the same way.
+    """
+    WIDE_BLOCKS.enter()
+    try:
+        yield
+    finally:
+        WIDE_BLOCKS.leave()
+
+
+def widest_precision(before: str) -> str:
+    """Return the setting with which products are exact and as wide as possible; `before` is what it is now.
+
     PyTorch hands products to oneDNN where they may round to bfloat16. Without AMX oneDNN never rounds; on a processor
     where it does, nothing changes.
     """
-    before = MATMUL.fp32_precision
+    if not has_narrow_products():
+        return before
     try:
-        if has_narrow_products():
-            MATMUL.fp32_precision = "bf16"
-            if rounds():
-                MATMUL.fp32_precision = before
-        yield
+        MATMUL.fp32_precision = "bf16"
+        return before if rounds() else "bf16"
     finally:
         MATMUL.fp32_precision = before
 
