@@ -3,12 +3,13 @@
 Shapes: n rows, c characters of all texts of a column with a line feed after each.
 """
 
-import unicodedata
 from collections.abc import Iterator
+from operator import eq
 
 import numpy as np
 
 from dragoman.data.lines import Row
+from dragoman.data.normal_form import normal_form
 
 ROWS = 8192
 CHARACTERS = 1 << 20  # of a block, about
@@ -36,7 +37,8 @@ class TextColumn:
         stripped = np.fromiter(map(len, map(str.strip, self.texts)), np.int64, len(texts))
         self.has_text = stripped > 0  # (n,)
         self.outer_space = stripped < self.lengths  # (n,)
-        normal = (unicodedata.normalize("NFC", text) for text in self.texts)  # as the tokenizer sees them
+        normal = [normal_form(text) for text in self.texts]  # as the tokenizer sees them
+        self.is_normal = np.fromiter(map(eq, self.texts, normal), bool, len(texts))  # (n,)
         self.hashes = np.fromiter(map(hash, normal), np.int64, len(texts))  # (n,)
 
     def rows_at(self, positions: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 import math
 import re
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -88,10 +87,8 @@ def character_hits(column: TextColumn, profile: Profile) -> Iterator[Hits]:
 
 def form_hits(column: TextColumn) -> Iterator[Hits]:
     """Yield hits of the rules 'not-nfc', 'tab', 'outer-space' and 'markup'."""
-    texts = column.texts
     yield Hits("tab", column.has_tab)
-    if not unicodedata.is_normalized("NFC", column.joined):
-        yield Hits("not-nfc", np.array([not unicodedata.is_normalized("NFC", text) for text in texts]))
+    yield Hits("not-nfc", ~column.is_normal)
     yield Hits("outer-space", column.outer_space)
     if "&" in column.joined or "<" in column.joined:
         starts = [match.start() for match in MARKUP.finditer(column.joined)]

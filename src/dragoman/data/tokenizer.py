@@ -10,7 +10,6 @@ the merges from it: the rest of the pipeline is always ours, so a file from a st
 
 import json
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -19,11 +18,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
-import regex
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from dragoman.config.fields import check_argument, quote_value
+from dragoman.data.normal_form import normal_form
 from dragoman.errors import DragomanError, UsageError
 from dragoman.storage.records import MAX_RECORD_SIZE, MAX_TABLE_SIZE, read_json
 from dragoman.storage.writing import name_errors
@@ -40,9 +39,6 @@ WORDS = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s"
 
 SPACES = re.compile(" {2,}")
 SURROGATE = re.compile("[\ud800-\udfff]")
-
-MARKS = 1000
-RUN_OF_MARKS = regex.compile(rf"\p{{M}}{{{MARKS}}}")
 
 # An entry of its own, put in front of a source to name its language or domain.
 TAG = re.compile(r"<tag:([\w.-]{1,40})>")
@@ -380,18 +376,13 @@ def tag_piece(tag: str) -> str:
 def normalise(text: str) -> str:
     """Return text in Unicode NFC; a lone surrogate, which UTF-8 cannot write, becomes U+FFFD.
 
-    Of marks without a letter between them, MARKS at a time are put in order: that takes quadratic time, and no script
-    has a tenth as many. Raise UsageError for what is no string.
+    Raise UsageError for what is no string.
     """
     if not isinstance(text, str):
         raise UsageError(f"a text must be a string, not {quote_value(text)}")
     if text.isascii():
         return text
-    text = SURROGATE.sub("\ufffd", text)
-    if len(text) < MARKS:
-        return unicodedata.normalize("NFC", text)
-    bounds = [0, *(run.end() for run in RUN_OF_MARKS.finditer(text)), len(text)]
-    return "".join(unicodedata.normalize("NFC", text[start:end]) for start, end in pairwise(bounds))
+    return normal_form(SURROGATE.sub("\ufffd", text))
 
 
 def _pipeline(model: models.BPE) -> tokenizers.Tokenizer:

@@ -1,6 +1,5 @@
 """Score translations with sacreBLEU, and give the signature that makes scores comparable."""
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,6 +8,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from dragoman.config.fields import check_choice, check_texts
+from dragoman.data.normal_form import normal_form
 from dragoman.errors import UsageError, plural
 
 SAMPLE = 500  # sentences that are compared with their sources
@@ -94,7 +94,7 @@ def normalise_references(translations: Sequence[str], references: Sequence[str])
         )
     if not len(references):
         raise UsageError("there is nothing to score: no translations and no references")
-    return [unicodedata.normalize("NFC", reference) for reference in references]
+    return [normal_form(reference) for reference in references]
 
 
 def scores_by_sentence(
