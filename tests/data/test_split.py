@@ -1,15 +1,21 @@
 """`dragoman split`: train, dev and test without near duplicates between them, whatever the order of the pairs."""
 
+import contextlib
+import itertools
 import json
 import random
 from pathlib import Path
 
 import pytest
 from conftest import write_tsv
+from growth import grows_too_fast, processor_seconds
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dragoman.commands.split import default_size, write_sets
 from dragoman.data.corpus import Pair, read_corpus
-from dragoman.data.split import near_duplicates
+from dragoman.data.split import CandidateIndex, runs_of, split_by_document, split_by_pair, words_of
+from dragoman.errors import DragomanError
 
 WORDS = [f"{a}{b}" for a in ("ka", "lo", "mi", "tu", "re") for b in ("bin", "dor", "fel", "gast", "hup", "jom")]
 
@@ -32,6 +38,19 @@ def read(folder: Path) -> dict[str, list[Pair]]:
     return {name: read_corpus([str(folder / f"{name}.tsv")]).pairs for name in ("train", "dev", "test")}
 
 
+def near_duplicates(pairs: list[Pair]) -> set[tuple[int, int]]:
+    """Which pairs nearly repeat which other ones on either side, by the definition."""
+    near = set()
+    for side in (0, 1):
+        words = [words_of(pair[side]) for pair in pairs]
+        runs, letters = list(map(runs_of, words)), ["".join(each).replace("0", "") for each in words]
+        for row, candidate in itertools.permutations(range(len(pairs)), 2):
+            shared = runs[row] & runs[candidate]
+            if 2 * len(shared) > len(runs[candidate]) or letters[row] == letters[candidate]:
+                near.add((row, candidate))
+    return near
+
+
 @pytest.mark.parametrize(
     ("text", "other", "expected"),
     [
@@ -47,15 +66,62 @@ def read(folder: Path) -> dict[str, list[Pair]]:
     ],
 )
 def test_near_duplicates_on_each_side(text: str, other: str, expected: bool):
-    for pairs in ([(text, "x"), (other, "y")], [("x", text), ("y", other)]):
-        assert bool([*near_duplicates(pairs, [0])]) is expected
+    assert bool([*CandidateIndex([text, other], [0]).near(1)]) is expected
+    for pairs in ([(text, "a"), (other, "b")], [("a", text), ("b", other)]):
+        assert set(split_by_document(pairs, [0, 1], 0, 1)) == ({"test", ""} if expected else {"test", "train"})
+
+
+few_words = st.lists(st.sampled_from("abc"), min_size=1, max_size=9).map(" ".join)
+
+
+@given(st.lists(st.tuples(few_words, few_words), min_size=2, max_size=12))
+def test_index_finds_the_near_duplicates_of_the_definition(pairs: list[Pair]):
+    indices = [CandidateIndex([pair[side] for pair in pairs], range(len(pairs))) for side in (0, 1)]
+    assert near_duplicates(pairs) == {
+        (row, candidate) for index in indices for row in range(len(pairs)) for candidate in index.near(row)
+    }
+    for index in indices:
+        for removed in range(0, len(pairs), 2):
+            index.remove(removed)
+        assert all(candidate % 2 for row in range(len(pairs)) for candidate in index.near(row))
+
+
+@given(st.lists(st.tuples(few_words, few_words), min_size=4, max_size=20))
+def test_sets_have_no_near_duplicates_of_others(pairs: list[Pair]):
+    near = near_duplicates(pairs)
+    sets = split_by_document(pairs, range(len(pairs)), 1, 1)
+    ranks = [["", "train", "dev", "test"].index(name) for name in sets]
+    assert not any(0 < ranks[row] < ranks[candidate] for row, candidate in near)
+    with contextlib.suppress(DragomanError):
+        sets = split_by_pair(pairs, 1, 1)
+        assert not any(sets[candidate] != "train" for _, candidate in near)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["Click the button to open the file {} now", "{} and {} went to the market with {} and {}", "Line {}"]
+)
+@pytest.mark.parametrize("by", ["pair", "document"])
+def test_time_for_pairs_of_a_pattern_grows_with_their_number(pattern: str, by: str):
+    def seconds(count: int) -> float:
+        draw = random.Random(1)
+        texts = [pattern.format(*(draw.choice(WORDS) + draw.choice(WORDS) for _ in range(4))) for _ in range(count)]
+        pairs = list(zip(texts, texts, strict=True))
+        return processor_seconds(lambda: split(pairs, count // 8))
+
+    def split(pairs: list[Pair], size: int) -> None:
+        with contextlib.suppress(DragomanError):  # too many are near duplicates
+            split_by_pair(pairs, size, size) if by == "pair" else split_by_document(
+                pairs, range(len(pairs)), size, size
+            )
+
+    assert not grows_too_fast(seconds, 600)
 
 
 def test_near_duplicates_stay_in_train_and_nothing_is_lost(dragoman, tmp_path: Path):
     plain = sentences(300)
     repeated = [pair for base in sentences(60, seed=2) for pair in (base, *near(base))]
     everything = [*plain, *repeated, plain[0]]
-    assert len({row for row, _ in near_duplicates(everything, range(len(everything)))}) >= len(repeated)
+    assert len({row for row, _ in near_duplicates(everything)}) >= len(repeated)
     orders = [everything, random.Random(3).sample(everything, len(everything))]
     for number, pairs in enumerate(orders):
         ran = dragoman(
@@ -92,7 +158,7 @@ def test_documents_stay_whole(dragoman, tmp_path: Path):
     parts = read(tmp_path / "again")
     rows = [(pair, name) for name, pairs in parts.items() for pair in pairs]
     everything = [pair for pair, _ in rows]
-    assert all(rows[a][1] == rows[b][1] for a, b in near_duplicates(everything, range(len(everything))))
+    assert all(rows[a][1] == rows[b][1] for a, b in near_duplicates(everything))
 
 
 def test_pairs_with_an_empty_side_are_counted_as_in_check_and_train(dragoman, tmp_path: Path):

@@ -5,15 +5,16 @@ of dev or test are in the other; numbers count as equal. In scripts without spac
 word.
 """
 
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from hashlib import blake2b
+from itertools import chain
 from typing import NamedTuple
 
 import regex
 
 from dragoman.data.corpus import REASONS, LeftOut, Pair, stream_rows
+from dragoman.data.normal_form import normal_form
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.unspaced import UNSPACED
 from dragoman.errors import DragomanError, plural
@@ -64,7 +65,7 @@ def split_by_pair(pairs: Sequence[Pair], dev: int, test: int) -> list[str]:
     tried, free = 2 * (dev + test), list[int]()
     while len(free) < dev + test:
         candidates = order[:tried]
-        repeated = {candidate for _, candidate in near_duplicates(pairs, candidates)}
+        repeated = repeated_pairs(pairs, candidates)
         free = [row for row in candidates if row not in repeated and all(map(words_of, pairs[row]))]
         if tried >= len(pairs):
             break
@@ -109,10 +110,13 @@ def split_by_document(pairs: Sequence[Pair], documents: Sequence[int], dev: int,
                 f"no document that remains has at most {plural(wanted, 'pair')}, so {name} would be empty: choose a "
                 f"larger --{name}, or --by pair. Blank lines and ends of files separate documents"
             )
-    assigned = list(sets)
-    for row, candidate in near_duplicates(pairs, chosen):
-        if SETS.index(assigned[row]) < SETS.index(assigned[candidate]):
-            sets[row] = ""
+    for place, name in enumerate(SETS[:-1]):
+        candidates = [row for row in chosen if sets[row] in SETS[place + 1 :]]
+        for side in (0, 1):
+            index = CandidateIndex([pair[side] for pair in pairs], candidates)
+            for row in range(len(pairs)):
+                if sets[row] == name and next(index.near(row), None) is not None:
+                    sets[row] = ""
     return sets
 
 
@@ -121,38 +125,67 @@ def rank(pairs: Sequence[Pair]) -> bytes:
     return blake2b("\n".join(map("\t".join, pairs)).encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
-def near_duplicates(pairs: Sequence[Pair], candidates: Collection[int]) -> Iterator[tuple[int, int]]:
-    """Yield (row, candidate) where the pair `row` and another one, `candidate`, are near duplicates on either side.
-
-    candidates: rows of `pairs`. Near duplicates have the same letters, or are the same where they have none, or more
-    than half of the candidate's runs of three words are in the other text too. A pair may come twice, once for each
-    side.
-    """
+def repeated_pairs(pairs: Sequence[Pair], candidates: Collection[int]) -> set[int]:
+    """Return those of the candidates, rows of `pairs`, that another pair nearly repeats on either side."""
+    repeated: set[int] = set()
     for side in (0, 1):
-        same: dict[str, list[int]] = defaultdict(list)
-        having: dict[int, list[int]] = defaultdict(list)
-        total: dict[int, int] = {}
+        index = CandidateIndex([pair[side] for pair in pairs], [row for row in candidates if row not in repeated])
+        for row in range(len(pairs)):
+            for candidate in list(index.near(row)):
+                repeated.add(candidate)
+                index.remove(candidate)  # with it, a corpus of one pattern would take quadratic time
+    return repeated
+
+
+class CandidateIndex:
+    """Find the candidates that a text nearly repeats.
+
+    Both have the same letters, or are the same where they have none, or more than half of the candidate's runs of three
+    words are in the text too. Then any half of these runs has one that is in the text: the rarest half is looked up.
+    """
+
+    def __init__(self, texts: Sequence[str], candidates: Collection[int]):
+        """Index the candidates, which are indices of `texts`."""
+        self.texts = texts
+        self.runs: dict[int, set[int]] = {}
+        self.letters: dict[int, str] = {}
+        self.same: dict[str, set[int]] = defaultdict(set)
+        self.having: dict[int, set[int]] = defaultdict(set)
         for candidate in candidates:
-            words = words_of(pairs[candidate][side])
-            runs = runs_of(words)
-            total[candidate] = len(runs)
-            same[letters_of(words, pairs[candidate][side])].append(candidate)
-            for run in runs:
-                having[run].append(candidate)
-        for row, pair in enumerate(pairs):
-            words = words_of(pair[side])
-            shared = Counter(candidate for run in runs_of(words) for candidate in having.get(run, ()))
-            near = {candidate for candidate, count in shared.items() if 2 * count > total[candidate]}
-            yield from (
-                (row, candidate)
-                for candidate in near.union(same.get(letters_of(words, pair[side]), ()))
-                if candidate != row
-            )
+            words = words_of(texts[candidate])
+            self.runs[candidate] = runs_of(words)
+            self.letters[candidate] = letters_of(words, texts[candidate])
+            self.same[self.letters[candidate]].add(candidate)
+        frequency = Counter(chain.from_iterable(self.runs.values()))
+        for candidate, runs in self.runs.items():
+            for run in sorted(runs, key=frequency.__getitem__)[: (len(runs) + 1) // 2]:
+                self.having[run].add(candidate)
+
+    def near(self, row: int) -> Iterator[int]:
+        """Yield the candidates that the text at `row` nearly repeats, without itself."""
+        words = words_of(self.texts[row])
+        runs, compared = runs_of(words), {row}
+        same = self.same.get(letters_of(words, self.texts[row]), ())
+        yield from (candidate for candidate in same if candidate != row)
+        compared.update(same)
+        for run in runs:
+            for candidate in self.having.get(run, ()):
+                if candidate not in compared:
+                    compared.add(candidate)
+                    if 2 * len(runs & self.runs[candidate]) > len(self.runs[candidate]):
+                        yield candidate
+
+    def remove(self, candidate: int) -> None:
+        """Forget a candidate."""
+        self.same[self.letters.pop(candidate)].discard(candidate)
+        for run in self.runs.pop(candidate):
+            if run in self.having:
+                self.having[run].discard(candidate)
 
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text in lower case, with 0 for each number; in scripts without spaces, the characters."""
-    return WORD.findall(DIGITS.sub("0", unicodedata.normalize("NFKC", text).casefold()))
+    return WORD.findall(DIGITS.sub("0", normal_form(text, "NFKC").casefold()))
 
 
 def letters_of(words: list[str], text: str) -> str:
