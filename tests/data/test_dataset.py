@@ -3,6 +3,7 @@
 import math
 import tracemalloc
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -363,6 +364,16 @@ def test_share_of_an_epoch_without_any_pair_is_refused():
     assert weights_of(corpora, [6, 3]) == [1.0, 2.0]
     with pytest.raises(ValueError, match="a corpus without pairs"):
         weights_of(corpora, [6, 0])
+
+
+def test_share_that_needs_an_impossible_weight_is_refused_by_name():
+    for share, possible in ((0.99, True), (0.99999, False), (1e-7, False)):
+        corpora = [{"name": "large.tsv", "weight": 1.0}, {"name": "few.tsv", "weight": 1.0, "share": share}]
+        refused = pytest.raises(
+            DragomanError, match=rf"^few.tsv: share={share:g} takes each of its pairs .* 0.001 to 1,000"
+        )
+        with nullcontext() if possible else refused:
+            assert weights_of(corpora, [1000, 100])[1] == pytest.approx(990)
 
 
 def test_changed_byte_anywhere_is_seen_or_changes_nothing_that_is_learned(

@@ -333,7 +333,8 @@ def weights_of(corpora: Sequence[dict], tokens: Sequence[int]) -> list[float]:
     """Return the weight of each corpus: as given, or that with which it makes up its share of the tokens in an epoch.
 
     tokens: the target tokens of each corpus, each pair counted once. Raise ValueError where the shares leave nothing
-    for the others, or there are no others, and where a weight is out of range: `parse_corpora` refuses that.
+    for the others, or there are no others, and where a weight is out of range: `parse_corpora` refuses that. Raise
+    DragomanError where a share needs a weight that is out of range.
     """
     shares = [corpus.get("share") for corpus in corpora]  # files of version 0.1 have none
     if not all(MIN_WEIGHT <= corpus["weight"] <= MAX_WEIGHT for corpus in corpora) or not all(tokens):
@@ -344,10 +345,17 @@ def weights_of(corpora: Sequence[dict], tokens: Sequence[int]) -> list[float]:
     left = 1 - sum(share or 0.0 for share in shares)
     if not 0 < left <= 1 or not weighted_tokens:
         raise ValueError("the shares of the corpora leave nothing for others")
-    return [
+    weights = [
         share * weighted_tokens / (left * count) if share else corpus["weight"]
         for corpus, share, count in zip(corpora, shares, tokens, strict=True)
     ]
+    for corpus, share, weight in zip(corpora, shares, weights, strict=True):
+        if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
+            raise DragomanError(
+                f"{corpus['name']}: share={share:g} takes each of its pairs {weight:,.6g} times in an epoch, and that "
+                f"must be from {MIN_WEIGHT:g} to {MAX_WEIGHT:,.0f} times: choose a share nearer to that of its text"
+            )
+    return weights
 
 
 def start_fingerprint(corpora: list[dict], max_length: int | None) -> "hashlib._Hash":
