@@ -20,6 +20,7 @@ from dragoman.data.tokenizer import BOS, EOS
 from dragoman.decoding import forced
 from dragoman.decoding.forced import max_positions, perplexity, score
 from dragoman.decoding.search import BeamSearch, OutputSpec, finish, greedy_search
+from dragoman.errors import DragomanError
 from dragoman.model import Model, build
 from dragoman.model_folder import read_model
 
@@ -209,3 +210,13 @@ def test_plot_answers_a_wrong_request_in_one_clear_line(
     found, out, err = dragoman("score", "-m", trained, *words)
     assert (found, out, err.count("\n")) == (code, "", 1)
     assert says in err
+
+
+def test_score_says_that_probabilities_are_not_numbers():
+    model = make()
+    assert math.isfinite(score(model, [[3]], [[4]])[0].total)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(1e37)
+    with pytest.raises(DragomanError, match="its weights are damaged"):
+        score(model, [[3]], [[4]])

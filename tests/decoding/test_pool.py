@@ -1,6 +1,7 @@
 """Many requests, one engine: each gets its own answer, in time, and nothing is searched for in vain."""
 
 import itertools
+import math
 import random
 import threading
 import time
@@ -22,7 +23,7 @@ from dragoman.decoding.processors import Dropped
 from dragoman.decoding.rows import Cache, Gone, Late, Row, Ticket
 from dragoman.decoding.search import Hypothesis, Steps, finish
 from dragoman.decoding.torch_engine import TorchEngine
-from dragoman.errors import UsageError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.model import build
 from dragoman.text.glossary import Entry, Glossary
 from dragoman.translation.safeguards import Safeguards
@@ -657,6 +658,44 @@ def test_row_that_cannot_be_searched_for_fails_alone(pools):
     with ThreadPoolExecutor(5) as threads:
         found = list(threads.map(translate, range(11, 16)))
     assert found == [[[1, 11]], [[1, 12]], "13 is unlucky", [[1, 14]], [[1, 15]]]
+
+
+def test_dropped_row_that_is_asked_for_again_is_searched_for_again(pools):
+    """While the batch that it was dropped from goes on, whose result for it means nothing."""
+    left, stays, ticket, again = [6, 1], [6, 2], Ticket(), Ticket(20)
+    steps, asking, threads = list[int](), list[Any](), ThreadPoolExecutor(4)
+
+    def look(sources: list[Ids]) -> None:
+        if sources == [[1]]:
+            until(lambda: len(pool.searches) == 3)
+        if left in sources and stays in sources:
+            steps.append(len(steps))
+            if len(steps) == 1:
+                ticket.cancel()
+            if len(steps) == 3:  # it was dropped after the first step
+                asking.append(threads.submit(ask, pool, left, again))
+                until(lambda: any(search.ticket is again for search in pool.searches))
+
+    watched = Watched(Echo(), look)
+    pool = pools(watched, grace=0, batches=1)
+    with threads:
+        first = threads.submit(ask, pool, [1])
+        until(lambda: pool.running)
+        cancelled, other = threads.submit(ask, pool, left, ticket), threads.submit(ask, pool, stays)
+        with pytest.raises(Gone):
+            cancelled.result(20)
+        assert [tokens(task.result(20)) for task in (first, other)] == [[[1]], [stays]]
+        assert tokens(asking[0].result(20)) == [left]
+    assert watched.batches[-1] == [left]
+
+
+def test_damaged_model_fails_for_who_asked_and_in_words(pools, engine: TorchEngine):
+    with torch.no_grad():
+        for parameter in engine.model.parameters():  # type: ignore[attr-defined]
+            parameter.fill_(math.nan)
+    for config in (PLAIN, SearchConfig(1)):
+        with pytest.raises(DragomanError, match="its weights are damaged"):
+            ask(pools(engine), [3, 4], config=config)
 
 
 def test_errors_of_the_engine_reach_the_request_that_asked(engine: TorchEngine, pools):

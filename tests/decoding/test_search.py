@@ -20,13 +20,14 @@ from dragoman.config import AttentionConfig, RecurrentConfig, SearchConfig
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
-from dragoman.decoding.engine import Constraints
+from dragoman.decoding.engine import Constraints, require_probabilities
 from dragoman.decoding.ensemble import Ensemble
 from dragoman.decoding.processors import Forbidden, MinimumLength, NoRepeat, Prefix, Processor
 from dragoman.decoding.sampling import Sampling, drawn_from, sample
 from dragoman.decoding.search import (
     BeamAllocation,
     BeamSearch,
+    BeamStep,
     FinishedPool,
     Hypothesis,
     OutputSpec,
@@ -279,6 +280,69 @@ def test_mode_entered_inside_of_a_search_would_be_left_behind():
     assert torch.is_inference_mode_enabled()
     assert finish(waiting) == []
     assert not torch.is_inference_mode_enabled()
+
+
+def test_beams_stay_open_where_most_of_the_best_end():
+    """Three of the four best continuations end here; as many as there are beams go on all the same."""
+    log_p = torch.linspace(-9.0, -5.0, 18).view(1, 3, 6)
+    log_p[..., EOS] = torch.tensor([-0.1, -0.2, -0.3])
+    step = BeamStep.best(torch.zeros(1, 3), log_p, EOS)
+    going = log_p.clone()
+    going[..., EOS] = -math.inf
+    best, index = going.flatten(1).topk(3)
+    assert step.score.equal(best)
+    assert (6 * step.beam + step.token).equal(index)
+    assert step.end_score.equal(log_p[..., EOS])
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        SearchConfig(1),
+        SearchConfig(4, n_best=2),
+        SearchConfig(4, beam_groups=2),
+        SearchConfig(temperature=1.0, n_best=2),
+        SearchConfig(temperature=1.0, top_k=3, top_p=0.9),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("terms", [(), (((3,),),)], ids=["plain", "terms"])
+def test_search_says_that_probabilities_are_not_numbers(config: SearchConfig, terms: Any):
+    """The weights are finite, but what is computed with them is not. The control is the model as it was."""
+    if terms and (config.temperature or config.beam_groups > 1):
+        pytest.skip("terms need a plain beam search")
+    constraints = [Constraints(terms=terms)] * 2
+    model = make("sinusoidal")
+    assert all(TorchEngine(model).search([[3, 4], [4]], config, constraints))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(1e37)
+    with pytest.raises(DragomanError, match="not numbers: its weights are damaged"):
+        TorchEngine(model).search([[3, 4], [4]], config, constraints)
+
+
+def test_results_of_dropped_sentences_need_no_probabilities():
+    damaged = [[Hypothesis([3], -1.0)], [], [Hypothesis([3], math.nan)]]
+    require_probabilities(damaged, dropped={1, 2})
+    for missing in (1, 2):
+        with pytest.raises(DragomanError, match="its weights are damaged"):
+            require_probabilities(damaged, dropped={missing})
+
+
+@pytest.mark.parametrize("config", [SearchConfig(1, extra_length=2), SearchConfig(3, extra_length=2)], ids=str)
+def test_given_beginning_does_not_count_for_the_maximum_length(config: SearchConfig):
+    """The control is the same search without it."""
+    engine, source, tag, prefix = TorchEngine(make("sinusoidal")), [3, 4], (3,), (4, 3) * 5
+    forever = dataclasses.replace(config, min_length=30)
+    for beginning, least in ((Constraints(), 0), (Constraints(tag=tag, prefix=prefix), 11)):
+        (best, *_) = engine.search([source], forever, [beginning])[0]
+        assert best.tokens[:least] == [*beginning.tag, *beginning.prefix]
+        assert len(best.tokens) == least + len(source) + 2
+        assert not best.finished
+    longest = engine.max_positions
+    assert longest
+    (best, *_) = engine.search([source], forever, [Constraints(prefix=(4, 3) * (longest // 2 - 1))])[0]
+    assert len(best.tokens) == longest
 
 
 def test_length_penalty_is_that_of_the_formula():

@@ -240,7 +240,8 @@ def test_output_is_the_same_alone_or_in_a_crowd(opened: Both, sources: list[Ids]
     own = [kinds[row % 3] for row in range(len(sources))]
     together = engine.search(sources, config, own)
     assert_same([engine.search([ids], config, [one])[0] for ids, one in zip(sources, own, strict=True)], together)
-    room = [len(ids) + 2 - len(h.tokens) - h.finished for ids, (h,) in zip(sources, together, strict=True)]
+    limits = [len(ids) + 2 + len(rules.prefix) for ids, rules in zip(sources, own, strict=True)]
+    room = [limit - len(h.tokens) - h.finished for limit, (h,) in zip(limits, together, strict=True)]
     assert min(room) == 0
     order = random.Random(0).sample(range(len(sources)), len(sources))
     shuffled = engine.search([sources[row] for row in order], config, [own[row] for row in order])
@@ -262,6 +263,7 @@ RULES = {
     "no_repeat_ngram": ({"no_repeat_ngram": 1}, UNCONSTRAINED),
     "a min_length beyond the limit": ({"min_length": 500, "extra_length": 4}, UNCONSTRAINED),
     "prefix": ({}, Constraints(prefix=(260, 270))),
+    "a prefix beyond the limit": ({"extra_length": 1}, Constraints(prefix=(260, 270) * 20)),
     "forbidden": ({}, None),
 }
 

@@ -360,6 +360,15 @@ def test_weights_that_are_not_numbers_are_refused_by_name(folder: Path, value: f
     assert f"{LAYER_NORM} has values that are infinite or not numbers" in refused(folder)
 
 
+def test_weights_beyond_float32_are_refused_by_name(folder: Path):
+    """They are finite in the file. The control is one that fits."""
+    for value in (1e30, 1e300):
+        with_weights(folder, lambda w, value=value: w.update({LAYER_NORM: torch.full((16,), value).double()}))
+        if value == 1e30:
+            read_model(folder)
+    assert f"{LAYER_NORM} has values that are infinite or not numbers" in refused(folder)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_weights_in_other_floats_are_read_as_float32(folder: Path, dtype: torch.dtype):
     with_weights(folder, lambda w: w.update({name: tensor.to(dtype) for name, tensor in w.items()}))

@@ -26,7 +26,7 @@ from dragoman.decoding import torch_engine
 from dragoman.decoding.engine import Constraints
 from dragoman.decoding.forced import score
 from dragoman.decoding.torch_engine import MIN_BEAMS_WITH_TERMS, SEARCH_TOKENS, TorchEngine
-from dragoman.errors import UsageError
+from dragoman.errors import DragomanError, UsageError
 from dragoman.model import build
 from dragoman.model_folder import read_model
 from dragoman.storage.writing import replace_link
@@ -410,6 +410,39 @@ def test_learned_positions_are_never_too_few(tokenizer: Tokenizer, max_length: i
     translator = translator.replace(search=SearchConfig(beam), safeguards=Safeguards())
     _, long, _ = translator.translate([PROBE, "The dog " * 40, ""])
     assert len(long.segments) > 1
+
+
+def test_prefix_longer_than_the_source_may_be_is_kept(translator: Translator):
+    prefix = "개가 봐요 " * 30
+    brief = translator.replace(search=SearchConfig(2, extra_length=1))
+    translation = brief.translate("The dog.", prefixes=prefix)
+    assert translation.text.startswith(prefix.rstrip())
+    assert len(translation.text) > len(prefix.rstrip())
+
+
+def test_prefix_longer_than_outputs_of_the_model_is_refused(tokenizer: Tokenizer):
+    """The control is one that leaves room for a token."""
+    config = dataclasses.replace(TINY, positions="learned", max_length=20)
+    translator = with_favourite(tokenizer, tokenizer.encode("dog")[0], config)
+    count = len(tokenizer.encode("dog dog")) - len(tokenizer.encode("dog"))
+    fitting, too_long = ("dog " * (number // count) for number in (19, 20 + count))
+    assert translator.translate("The dog", prefixes=fitting.rstrip()).text.startswith(fitting.rstrip())
+    with pytest.raises(UsageError, match="may begin with at most 19 subwords, not with 2"):
+        translator.translate("The dog", prefixes=too_long.rstrip())
+
+
+def test_translator_says_that_the_weights_are_damaged(tokenizer: Tokenizer):
+    """They are finite, but what is computed with them is not."""
+    torch.manual_seed(0)
+    model = build(TINY, len(tokenizer)).eval()
+    searches = (SearchConfig(1), SHORT, SearchConfig(temperature=1.0))
+    assert [Translator(model, tokenizer, search).translate(PROBE).text is not None for search in searches] == [True] * 3
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(1e37)
+    for search in searches:
+        with pytest.raises(DragomanError, match="its weights are damaged"):
+            Translator(model, tokenizer, search).translate(PROBE)
 
 
 def test_output_at_the_last_position_is_scored_without_eos(tokenizer: Tokenizer):

@@ -27,7 +27,7 @@ class SearchConfig:
     coverage_penalty: Annotated[float, at_least(0), at_most(MAX_COST)] = 0.0
     "beta: prefer finished hypotheses that attended to every source token; try 0.2"
     extra_length: Annotated[int, at_least(1), at_most(MAX_SIZE)] = 50
-    "maximum length of the output: this many tokens more than the source"
+    "maximum length of the output: this many tokens more than the source; a given beginning does not count"
     min_length: Annotated[int, at_least(0), at_most(MAX_SIZE)] = 0
     "minimum length of the output, in tokens"
     n_best: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 1

@@ -1,6 +1,7 @@
 """Define the contract between the translator and the engines that search for it: ids in, hypotheses out."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -8,6 +9,7 @@ from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.decoding.processors import Dropped
 from dragoman.decoding.search import Hypothesis, Observer, Steps
+from dragoman.errors import DragomanError
 
 Term = tuple[tuple[int, ...], ...]
 """What an output must contain: one of several sequences of tokens."""
@@ -24,6 +26,27 @@ class Constraints:
 
 
 UNCONSTRAINED = Constraints()
+
+NO_PROBABILITIES = "the probabilities of the model are not numbers: its weights are damaged"
+
+
+def most_tokens(source: Ids, config: SearchConfig, given: Constraints, max_positions: int | None) -> int:
+    """Return how many tokens the output for a source may have, EOS and what it has to begin with included.
+
+    max_positions: the most that the model takes; None: any number.
+    """
+    length = len(given.tag) + len(given.prefix) + len(source) + config.extra_length
+    return min(length, max_positions or length)
+
+
+def require_probabilities(results: Sequence[Sequence[Hypothesis]], dropped: Collection[int] = ()) -> None:
+    """Raise DragomanError where a sentence has no hypothesis, or one without a finite score, as from damaged weights.
+
+    results: the hypotheses of each sentence; dropped: the sentences whose results mean nothing.
+    """
+    for sentence, hypotheses in enumerate(results):
+        if sentence not in dropped and not (hypotheses and all(math.isfinite(each.score) for each in hypotheses)):
+            raise DragomanError(NO_PROBABILITIES)
 
 
 class Engine(Protocol):

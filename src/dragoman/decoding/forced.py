@@ -14,6 +14,8 @@ from torch import Tensor
 
 from dragoman.data.batches import Batch, Ids, pad_rows, plan_batches, source_batch
 from dragoman.data.tokenizer import BOS
+from dragoman.decoding.engine import NO_PROBABILITIES
+from dragoman.errors import DragomanError
 from dragoman.model import Model
 
 TOKENS = 4096  # of a batch on either side, padding included; a longer pair is alone in one
@@ -60,11 +62,14 @@ def score(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[
     """Return how probable `model` finds each target; ids without BOS and EOS, in the order of the pairs.
 
     The model must be in eval mode. The result for one pair does not depend on the others. Raise ValueError where a side
-    is longer than its position scheme allows.
+    is longer than its position scheme allows, and DragomanError where the probabilities are not numbers.
     """
     likelihoods: dict[int, Likelihood] = {}
     for rows, batch in forced_batches(model, sources, targets):
-        log_p = token_log_p(model, batch).split(batch.real.sum(1).tolist())
+        all_log_p = token_log_p(model, batch)
+        if all_log_p.isnan().any():
+            raise DragomanError(NO_PROBABILITIES)
+        log_p = all_log_p.split(batch.real.sum(1).tolist())
         labels = batch.labels[batch.real].split([len(row_log_p) for row_log_p in log_p])
         for row, tokens, row_log_p in zip(rows, labels, log_p, strict=True):
             likelihoods[row] = Likelihood(tokens.tolist(), row_log_p.tolist())

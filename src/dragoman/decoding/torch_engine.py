@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from dragoman.config import ComputeType, SearchConfig
 from dragoman.data.batches import Ids, batches_by_length, source_batch
 from dragoman.data.tokenizer import BOS, EOS, PAD
-from dragoman.decoding.engine import UNCONSTRAINED, Constraints
+from dragoman.decoding.engine import UNCONSTRAINED, Constraints, most_tokens, require_probabilities
 from dragoman.decoding.ensemble import Ensemble
 from dragoman.decoding.processors import Dropped, Forbidden, MinimumLength, NoRepeat, Prefix, Processor, Suppressed
 from dragoman.decoding.sampling import Sampling, sample
@@ -80,7 +80,8 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         """Search as `Engine.search` says; raise UsageError for a glossary together with sampling or groups of beams.
 
-        `observe` is called at each step of a greedy or beam search without terms.
+        Raise DragomanError where the model's probabilities are not numbers. `observe` is called at each step of a
+        greedy or beam search without terms.
         """
         constraints = constraints or [UNCONSTRAINED] * len(sources)
         hypotheses: dict[int, list[Hypothesis]] = {}
@@ -106,9 +107,23 @@ class TorchEngine:
         """Find the best hypotheses for each source, in one batch, step by step.
 
         All of them must have terms, or none. dropped: sentences that end when it names them, with results that mean
-        nothing. Raise UsageError for terms together with sampling or groups of beams. For `observe`, see `search`.
+        nothing. For `observe` and what is raised, see `search`.
         """
-        source, max_lengths = source_batch(sources).to(self.device), self.max_lengths(sources, config)
+        hypotheses = yield from self._search_batch(sources, config, constraints, observe, dropped)
+        require_probabilities(hypotheses, dropped.sentences if dropped else ())
+        return hypotheses
+
+    def _search_batch(
+        self,
+        sources: Sequence[Ids],
+        config: SearchConfig,
+        constraints: Sequence[Constraints],
+        observe: Observer | None,
+        dropped: Dropped | None,
+    ) -> Steps:
+        source = source_batch(sources).to(self.device)
+        limits = zip(sources, constraints, strict=True)
+        max_lengths = torch.tensor([most_tokens(ids, config, given, self.max_positions) for ids, given in limits])
         if source.size(1) < self.fewest_keys:
             source = pad(source, (0, self.fewest_keys - source.size(1)), value=PAD)
         processors = self.processors(config, constraints)
@@ -145,11 +160,6 @@ class TorchEngine:
             observe=observe,
         )
         return (yield from search.steps())
-
-    def max_lengths(self, sources: Sequence[Ids], config: SearchConfig) -> Tensor:
-        """Return (B,): how many tokens each output may have, EOS included."""
-        lengths = [len(ids) + config.extra_length for ids in sources]
-        return torch.tensor([min(length, self.max_positions or length) for length in lengths])
 
     def processors(self, config: SearchConfig, constraints: Sequence[Constraints]) -> list[Processor]:
         """Return the processors that the settings and constraints ask for, to be applied in this order; [] if none.

@@ -124,11 +124,10 @@ def load_weights(model: Model, file: Path) -> None:
     Raise DragomanError where a weight is infinite or not a number, since such a model translates nothing, and as
     `read_tensors` does.
     """
-    weights = read_tensors(file)
-    for name, tensor in weights.items():
-        if not all_finite(tensor):
+    model.load_state_dict(read_tensors(file), strict=False)
+    for name, parameter in model.named_parameters():  # in float32, where values of a file in float64 may be infinite
+        if not all_finite(parameter.detach()):
             raise DragomanError(f"{file}: damaged: {name} has values that are infinite or not numbers")
-    model.load_state_dict(weights, strict=False)
 
 
 def all_finite(tensor: Tensor) -> bool:

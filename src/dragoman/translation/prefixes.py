@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from dragoman.config import SearchConfig
 from dragoman.data.tokenizers import SideTokenizer
+from dragoman.errors import UsageError
 from dragoman.text.segmentation import split_sentences
 from dragoman.translation.alternatives import find_words, likely_starts, next_word_start
 from dragoman.translation.segment_search import SegmentSearch
@@ -18,7 +19,8 @@ def begin_segments(
     """Return the segments of a text whose translation begins with `prefix`, divided among those with words.
 
     All but the one in which the prefix ends are given as a whole. The pieces of a sentence of more than `max_tokens`
-    tokens are not told apart in its translation: the first one has all of the prefix.
+    tokens are not told apart in its translation: the first one has all of the prefix. Raise UsageError where it is
+    longer than the outputs of the model.
     """
     tokenizers = segment_search.tokenizers
     places = [index for index, segment in enumerate(segments) if segment.has_words] or [0]
@@ -29,7 +31,9 @@ def begin_segments(
     for place, part in zip(places, map(str.rstrip, parts), strict=True):
         part_ids = tokenizers.target.encode(part) if part else []
         begun[place] = replace(begun[place], prefix=part, prefix_ids=part_ids, given=True)
-    last = begun[places[-1]]
+    last, longest = begun[places[-1]], segment_search.engine.max_positions
+    if longest and (given := len(last.target_tag_ids) + len(last.prefix_ids)) >= longest:
+        raise UsageError(f"the translation may begin with at most {longest - 1} subwords, not with {given}")
     # The next token begins a word, and brings a space; a term may take the place of any word, so none is given.
     if parts[-1] != last.prefix and last.prefix_ids and not last.terms:
         start = next_word_start(

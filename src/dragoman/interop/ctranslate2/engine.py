@@ -10,7 +10,7 @@ from pathlib import Path
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids, batches_by_length
 from dragoman.data.tokenizer import EOS
-from dragoman.decoding.engine import UNCONSTRAINED, Constraints
+from dragoman.decoding.engine import UNCONSTRAINED, Constraints, most_tokens, require_probabilities
 from dragoman.decoding.search import Hypothesis, length_penalty
 from dragoman.decoding.torch_engine import SEARCH_TOKENS
 from dragoman.errors import UsageError
@@ -77,7 +77,10 @@ class CTranslate2Engine:
     def search(
         self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses for each source, best first; raise UsageError for what CTranslate2 cannot do."""
+        """Return the hypotheses for each source, best first; raise UsageError for what CTranslate2 cannot do.
+
+        Raise DragomanError where the model's probabilities are not numbers.
+        """
         constraints = constraints or [UNCONSTRAINED] * len(sources)
         self.check(sources, config, constraints)
         hypotheses: dict[int, list[Hypothesis]] = {}
@@ -109,8 +112,9 @@ class CTranslate2Engine:
         self, sources: list[Ids], config: SearchConfig, constraints: list[Constraints]
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses for each source of a batch, whose constraints are of one kind (see `group_alike`)."""
-        limits = [len(ids) + config.extra_length for ids in sources]
-        limits = [min(limit, self.max_positions or limit) for limit in limits]
+        limits = [
+            most_tokens(ids, config, given, self.max_positions) for ids, given in zip(sources, constraints, strict=True)
+        ]
         candidates = self._collect(sources, config, constraints, max(limits))
         # CTranslate2 has one limit for a batch. A source with outputs that reach its own limit is searched for again
         # with that limit. A greedy search finds the same words with any limit, only fewer of them.
@@ -136,7 +140,9 @@ class CTranslate2Engine:
         redistributed = config.min_length or config.no_repeat_ngram or self.suppressed
         if redistributed or any(constraint != UNCONSTRAINED for constraint in constraints):
             candidates = self._rescore(sources, candidates, constraints)
-        return [rank(hypotheses, config) for hypotheses in candidates]
+        ranked = [rank(hypotheses, config) for hypotheses in candidates]
+        require_probabilities(ranked)
+        return ranked
 
     def _collect(
         self, sources: list[Ids], config: SearchConfig, constraints: list[Constraints], limit: int
