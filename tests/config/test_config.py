@@ -27,6 +27,7 @@ from dragoman.config import (
     update,
 )
 from dragoman.config.presets import DEMO, PRESETS, TINY, Preset
+from dragoman.config.serve import ServeConfig
 from dragoman.errors import UsageError
 from dragoman.model import build
 
@@ -329,6 +330,28 @@ def test_file_of_settings_of_any_size_is_not_read_whole(tmp_path: Path):
 def test_value_that_cannot_be_written_again_is_refused_in_few_words(text: str, expected: str):
     assert (message := refused(tomllib.loads(text))).endswith(expected)
     assert len(message) < 200
+
+
+BOUNDED = [
+    (section, name)
+    for section in (*SECTIONS, ServeConfig)
+    for name, hint in get_type_hints(section).items()
+    if float in (hint, *get_args(hint))
+]
+
+
+@pytest.mark.parametrize(("section", "name"), BOUNDED, ids=lambda part: getattr(part, "__name__", part))
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_setting_that_is_a_number_is_finite(section: Any, name: str, value: float):
+    with pytest.raises(UsageError, match=name):
+        section(**{name: value})
+
+
+def test_waits_are_bounded_by_what_clocks_can_count():
+    for section, name in ((TrainingConfig, "rank_timeout"), (ServeConfig, "gather"), (ServeConfig, "grace")):
+        section(**{name: 1e7})
+        with pytest.raises(UsageError, match=f"{name} must be at most 10,000,000"):
+            section(**{name: 1e8})
 
 
 @pytest.mark.parametrize("name", ["missing.toml", "."])

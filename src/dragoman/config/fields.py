@@ -54,6 +54,7 @@ SHOWN = 100  # characters of a value in a message
 
 MAX_LAYERS, MAX_THREADS, MAX_BEAMS = 1000, 1024, 1000
 MAX_SIZE, MAX_POSITIONS, MAX_COUNT = 1_000_000, 10_000_000, 2**31 - 1
+MAX_WAIT = 10_000_000  # seconds or minutes; clocks of the system count nanoseconds up to 292 years
 
 Size = Annotated[int, at_least(1), at_most(MAX_SIZE)]  # of a vector
 Layers = Annotated[int, at_least(0), at_most(MAX_LAYERS)]
@@ -62,6 +63,8 @@ Threads = Annotated[int, at_least(1), at_most(MAX_THREADS)]
 CountOrZero = Annotated[int, at_least(0), at_most(MAX_COUNT)]
 Fraction = Annotated[float, at_least(0), below(1)]
 Positive = Annotated[float, above(0), below(math.inf)]
+NotNegative = Annotated[float, at_least(0), below(math.inf)]
+Wait = Annotated[float, above(0), at_most(MAX_WAIT)]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Settings of the server."""
 
 import ipaddress
-import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +8,13 @@ from typing import Annotated
 
 from dragoman.config.fields import (
     MAX_BEAMS,
+    MAX_WAIT,
     Count,
     CountOrZero,
-    Positive,
     Threads,
+    Wait,
     at_least,
     at_most,
-    below,
     check_fields,
     short_repr,
 )
@@ -58,7 +57,7 @@ class ServeConfig:
     "batches that ctranslate2 searches at the same time; default: as many as keep all cores busy"
     batches: Annotated[int, at_least(1), at_most(MAX_BATCHES)] = 2
     "batches that the native engine steps in turn, so that a short text does not wait for the end of a long one"
-    gather: Annotated[float, at_least(0), below(math.inf)] = 0.01
+    gather: Annotated[float, at_least(0), at_most(MAX_WAIT)] = 0.01
     "seconds that a text waits for others to join it while a batch is searched"
     beam: Annotated[int, at_least(1), at_most(MAX_BEAMS)] = 4
     "beam size of requests that do not set one"
@@ -66,9 +65,9 @@ class ServeConfig:
     "largest beam size that a request may ask for; alternatives are limited to one less"
     patience: Annotated[float, at_least(1), at_most(MAX_BEAMS)] | None = None
     "end a search after patience * beam finished hypotheses, 1 for speed; default: once no other is likely to win"
-    deadline: Positive = 30.0
+    deadline: Wait = 30.0
     "seconds after which an unfinished request gets an error"
-    max_wait: Positive = 4.0
+    max_wait: Wait = 4.0
     "refuse a request (503, with Retry-After) that would wait longer than this many seconds"
     requests: Annotated[int, at_least(1), at_most(1024)] = 64
     "requests that are translated at the same time; more are refused (503)"
@@ -98,7 +97,7 @@ class ServeConfig:
     "folder for the corrections of users: a TSV file for each pair, such as en-de.tsv, for dragoman train"
     runs: str | None = None
     "folder with runs of dragoman train, which the page at /runs follows"
-    grace: Positive = 30.0
+    grace: Wait = 30.0
     "seconds that accepted requests may take after SIGTERM"
 
     __repr__ = short_repr

@@ -9,8 +9,10 @@ from dragoman.config.fields import (
     Count,
     CountOrZero,
     Fraction,
+    NotNegative,
     Positive,
     Threads,
+    Wait,
     at_least,
     at_most,
     check_fields,
@@ -64,9 +66,9 @@ class TrainingConfig:
     # Adam
     beta2: Fraction = 0.98
     "decay of Adam's running mean of squared gradients"
-    weight_decay: Annotated[float, at_least(0)] = 0.0
+    weight_decay: NotNegative = 0.0
     "decoupled weight decay (AdamW), for matrices only"
-    clip: Annotated[float, at_least(0)] = 1.0
+    clip: NotNegative = 1.0
     "clip the gradient to this Euclidean norm; 0: no clipping, as in the paper"
 
     # Regularisation
@@ -82,7 +84,7 @@ class TrainingConfig:
     "steps between validations; default: one epoch, but at least 100 and at most 1,000; if minutes are few, more often"
     save_every: Count | None = None
     "steps between checkpoints; default: at validations"
-    save_minutes: Annotated[float, at_least(0)] | None = None
+    save_minutes: NotNegative | None = None
     "minutes without a checkpoint until one is saved, replaced by the next; default: 5 or a tenth of minutes; 0: never"
     keep: Count = 5
     "newest checkpoints to keep, besides the best one"
@@ -104,7 +106,7 @@ class TrainingConfig:
     "recompute activations in the backward pass: less memory, about a third slower"
     shard: bool = False
     "under torchrun: shard weights, gradients and moments (FSDP), for models too large for one process"
-    rank_timeout: Positive = 10.0
+    rank_timeout: Wait = 10.0
     "minutes to wait for a process that does not answer"
 
     # Reproducibility
