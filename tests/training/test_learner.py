@@ -193,6 +193,22 @@ def test_gradient_is_clipped_to_the_limit_however_the_batch_is_cut(ids: Ids, cou
     torch.testing.assert_close(clipped, whole * 0.01 / norm, rtol=1e-3, atol=1e-7)
 
 
+@pytest.mark.parametrize("clip", [0.01, 0.0])
+def test_gradient_is_clipped_to_the_limit_under_dropout_too(ids: Ids, clip: float):
+    """BPE-dropout makes more tokens than were counted before."""
+    moved, norms = [], []
+    (part,), tokens = parts_of(ids)
+    for counted in (tokens, tokens // 2):
+        clipping = learner(STILL, clip=clip)
+        clipping.optimizer = torch.optim.SGD(clipping.model.parameters(), lr=0.0)  # type: ignore[assignment]
+        before = flat(clipping.model)
+        norms.append(clipping.update([part], counted, 1.0, (1,)).norm)
+        moved.append(flat(clipping.model) - before)
+    assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+    torch.testing.assert_close(moved[0], moved[1], rtol=1e-3, atol=1e-7)
+    assert float(moved[0].norm()) == pytest.approx(clip or norms[0], rel=1e-3)
+
+
 @pytest.mark.parametrize("share", ["all", "none"])
 def test_weights_decay_and_vectors_do_not(share: str):
     one = learner(replace(TINY, share=share, output_bias=True), weight_decay=0.5)
@@ -409,6 +425,24 @@ def test_learner_loaded_is_the_learner_that_went_on(ids: Ids, model: ModelConfig
     for each in (one, other):
         steps(each, ids, range(3, 6))
     assert same(everything(one), everything(other))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "scale"),
+    [
+        ("float32", "float16", 2.0**14),
+        ("bfloat16", "float16", 2.0**14),
+        ("float16", "float32", 1.0),
+        ("float16", "float16", 2.0**10),  # the control
+    ],
+)
+def test_loss_scale_goes_on_where_both_sessions_have_one(before: str, after: str, scale: float):
+    saved, resumed = learner(precision=before), learner(precision=after)
+    if before == "float16":
+        saved.loss_scale.value, saved.loss_scale.steps = 2.0**10, 7
+    resumed.load(saved.model, saved.state())
+    assert resumed.loss_scale.value == scale
+    assert resumed.loss_scale.steps == (7 if before == after else 0)
 
 
 @pytest.mark.parametrize("key", ["step", "exp_avg", "exp_avg_sq", "weights"])

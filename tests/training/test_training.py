@@ -1,10 +1,12 @@
 """Training: a run that was stopped, however it was stopped, is resumed as if nothing had happened."""
 
+import contextlib
 import dataclasses
 import gc
 import io
 import itertools
 import json
+import math
 import multiprocessing
 import os
 import re
@@ -52,10 +54,13 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation.metrics import evaluate
 from dragoman.model import build
 from dragoman.model_folder import read_model, verify_files
-from dragoman.training import batch_loader, batch_size, limits, loop, run
+from dragoman.training import batch_loader, batch_size, limits, loop, run, validation
 from dragoman.training.checkpoint import TrainingProgress, checkpoints, lasting_checkpoints, save_checkpoint, step_of
+from dragoman.training.distributed import ProcessGroup
 from dragoman.training.journal import Journal, StepMetrics
+from dragoman.training.learner import Learner
 from dragoman.training.loop import train
+from dragoman.training.resume import check_same_settings
 from dragoman.training.signals import GracefulStop
 from dragoman.training.validation import Validation, is_better
 from dragoman.translation.translator import Translator
@@ -413,6 +418,14 @@ def test_limit_may_change_when_a_run_is_resumed(started: RunConfig, changes: dic
     assert len(notebook.losses) == changes.get("max_steps", 14) - STEPS
 
 
+@pytest.mark.parametrize(("schedule", "may_change"), [("cosine", False), ("linear", False), ("inverse-sqrt", True)])
+def test_end_of_a_schedule_stays_when_a_run_is_resumed(corpus: Corpus, tmp_path: Path, schedule: Any, may_change: bool):
+    before = brief_run(corpus, tmp_path, schedule=schedule, learning_rate=0.001, max_steps=12)
+    refused = pytest.raises(UsageError, match=r"was started with training\.max_steps = 12, not 13")
+    with contextlib.nullcontext() if may_change else refused:
+        assert check_same_settings(with_training(before, max_steps=13), before) == []
+
+
 def test_settings_against_divergence_may_change_and_are_logged(started: RunConfig):
     changes = {"learning_rate": (1.0, 0.5), "warmup": (20, 30), "clip": (1.0, 0.5), "micro_batches": (1, 2)}
     notebook = run_training(with_training(started, **{name: new for name, (_, new) in changes.items()}))
@@ -602,18 +615,19 @@ def test_user_folders_stay_and_undeletable_ones_end_no_run(tmp_path: Path, token
 def test_damaged_newer_checkpoint_does_not_displace_a_good_one(tmp_path: Path, tokenizer: Tokenizer):
     """A run that is resumed from before the damage comes past it again."""
     model = build(TINY, len(tokenizer))
-    for step, keep in ((2, 2), (4, 2), (3, 1)):
+    for step in (1, 2, 4, 3):
         save_checkpoint(
             tmp_path,
             model,
             Tokenizers.from_tokenizer(tokenizer),
             {},
-            TrainingProgress(step=step, best_step=2),
+            TrainingProgress(step=step, best_step=1, best_loss=1.0),
             "",
-            keep,
+            keep=2,
         )
         if step == 4:
             (tmp_path / "checkpoints" / "step-00000004" / "state.json").unlink()
+    assert [step_of(path) for path in checkpoints(tmp_path)] == [3, 2, 1]
     assert (tmp_path / "last").resolve().name == "step-00000003"
     verify_files(tmp_path / "last")
 
@@ -763,6 +777,91 @@ def test_best_is_what_the_run_stops_on(stop_on: str, improved: dict[str, float])
     gain, score = is_better(measured(**found), stop_on, best, 2.0)
     assert gain == (stop_on in improved)
     assert abs(score) == found[stop_on]
+
+
+def read_strictly(file: Path) -> list[dict[str, Any]]:
+    """The objects in a file, read as JSON alone, which has no NaN."""
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{file}: {word} is not JSON")
+
+    text = file.read_text(encoding="utf-8")
+    return [
+        json.loads(part, parse_constant=refuse) for part in (text.splitlines() if file.suffix == ".jsonl" else [text])
+    ]
+
+
+@pytest.mark.parametrize(("step", "settings"), [(12, {}), (7, {"save_every": 7})], ids=["validation", "checkpoint"])
+def test_weights_that_are_not_finite_end_the_run_and_are_not_saved(
+    corpus: Corpus, tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch, step: int, settings: dict[str, Any]
+):
+    """The run goes on from the checkpoint before: the control is what it then becomes."""
+    config, apply = brief_run(corpus, tmp_path / "run", **settings), Learner.apply_gradient
+
+    def spoil(learner: Learner, *given: Any) -> None:
+        apply(learner, *given)
+        if learner.steps == step:
+            with torch.no_grad():
+                next(learner.model.parameters())[5, 0] = math.inf
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "apply_gradient", spoil)
+        advice = f"at step {step}, weights are infinite or not numbers: training has diverged; a lower"
+        with pytest.raises(DragomanError, match=advice):
+            run_training(config)
+    assert [step_of(path) for path in checkpoints(tmp_path / "run")] == [6]
+    assert Translator.load(tmp_path / "run").translate("The dog.").finished is not None
+    assert f"resuming {config.out} from step 6" in run_training(config).logged
+    assert state(tmp_path / "run") == whole.state
+
+
+def test_weights_that_are_not_finite_in_one_process_end_all_of_them(tmp_path: Path, corpus: Corpus):
+    learner = SimpleNamespace(full_model=lambda: build(BRIEF, 300))
+    session: Any = SimpleNamespace(
+        learner=learner, config=brief_run(corpus, tmp_path), journal=Notebook(tmp_path), progress=TrainingProgress()
+    )
+    for others, ends in ((True, False), (False, True)):
+        session.group = SimpleNamespace(gather=lambda value, others=others: [value, others])
+        with pytest.raises(DragomanError, match="diverged") if ends else contextlib.nullcontext():
+            run.Run.full_model(session)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_validation_whose_loss_is_not_finite_is_never_the_best(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float
+):
+    out, losses, measure = tmp_path / "run", [value], validation.mean_loss
+    monkeypatch.setattr(validation, "mean_loss", lambda *given: losses.pop() if losses else measure(*given))
+    notebook = run_training(brief_run(corpus, out))
+    assert any("its loss is not a finite number" in line for line in notebook.logged)
+    rows = [row for row in read_strictly(out / "metrics.jsonl") if row["event"] == "validation"]
+    assert [row["loss"] is None for row in rows] == [True, False]
+    (record,) = read_strictly(out / "last" / "state.json")
+    assert (record["best_step"], (out / "best").resolve().name) == (12, "step-00000012")
+
+
+def test_run_without_a_finite_validation_fails_and_advises(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(validation, "mean_loss", lambda *_: math.nan)
+    for _ in range(2):  # it is finished, and fails again
+        with pytest.raises(DragomanError, match="no validation had a finite loss: training has diverged; a lower"):
+            run_training(brief_run(corpus, tmp_path / "run"))
+    (record,) = read_strictly(tmp_path / "run" / "last" / "state.json")
+    assert record["worse"] == 2
+
+
+@pytest.mark.parametrize("stop_on", ["loss", "bleu", "chrf"])
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_loss_that_is_not_finite_is_worse_than_all(stop_on: str, loss: float):
+    assert not is_better(measured(loss, 50.0, 50.0), stop_on, -1e9, 1e9)[0]
+    assert is_better(measured(9.0, 0.0, 0.0), stop_on, -1e9, 1e9)[0]  # the control
+
+
+def test_progress_of_old_runs_forgets_a_best_loss_that_is_no_number():
+    before = TrainingProgress(step=5, best_step=5, best_score=0.0, best_loss=math.nan)
+    assert not before.is_validated
+    assert is_better(measured(9.0, 0.0, 0.0), "bleu", before.best_score, before.best_loss)[0]
 
 
 @pytest.mark.parametrize("stop_on", ["bleu", "chrf"])
@@ -960,6 +1059,17 @@ def test_batch_size_is_found_and_stays(corpus: Corpus, tmp_path: Path):
     assert len(again.losses) == 1
     assert not any("first trial" in text for text in again.logged)
     assert read_toml(tmp_path / "run" / "config.toml")["training"]["batch_tokens"] == found
+
+
+def test_batch_size_that_is_found_is_for_all_processes(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(batch_size, "double_while_faster", lambda _: (2048, 1.0))
+    config = dataclasses.replace(run_config(("a", "b"), tmp_path, batch_tokens="auto"), model=BRIEF)
+    tokenizers, device = Tokenizers.from_tokenizer(tokenizer), torch.device("cpu")
+    for size in (1, 3):
+        group = ProcessGroup(device, size=size)
+        assert batch_size.batch_tokens_that_fit(config, tokenizers, group, Notebook(tmp_path)) == size * 2048
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ not at all; a link is replaced in one rename, so at every instant both lead to a
 import contextlib
 import dataclasses
 import json
+import math
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
-from dragoman.config.fields import CountOrZero, check_fields
+from dragoman.config.fields import CountOrZero, NotNegative, check_fields
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
 from dragoman.model import Model
@@ -45,12 +46,12 @@ class TrainingProgress:
     step: CountOrZero = 0  # updates of the weights
     epoch: CountOrZero = 0
     batch: CountOrZero = 0  # batches done in this epoch
-    seconds: float = 0.0  # of training, validation and saving, by the clock of the first process
+    seconds: NotNegative = 0.0  # of training, validation and saving, by the clock of the first process
     target_tokens: int = 0
     skipped: CountOrZero = 0  # batches in a row that changed nothing: the loss was not finite, or memory ran out
     validated: int = -1  # the step of the last validation; -1: none, or 0 in runs of version 0.1
-    validated_seconds: float = 0.0  # when the last validation ended, as `seconds`
-    validation_seconds: float = 0.0  # how long it took
+    validated_seconds: NotNegative = 0.0  # when the last validation ended, as `seconds`
+    validation_seconds: NotNegative = 0.0  # how long it took
     best_score: float = -UNKNOWN_LOSS  # of the metric `stop_on`; higher is better
     best_loss: float = UNKNOWN_LOSS  # the dev loss of that validation
     best_step: CountOrZero = 0
@@ -65,6 +66,9 @@ class TrainingProgress:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        # Up to version 0.2 a validation whose loss is no number could be the best.
+        if not (math.isfinite(self.best_loss) and math.isfinite(self.best_score)):
+            self.best_score, self.best_loss = -UNKNOWN_LOSS, UNKNOWN_LOSS
 
     @property
     def is_validated(self) -> bool:
@@ -126,7 +130,7 @@ def save_checkpoint(
             (draft / name).write_text(record, encoding="utf-8")
         save_file(state, draft / TRAINING_STATE)
         fields = {**formats.stamp(formats.CHECKPOINT), **dataclasses.asdict(progress)}
-        text = json.dumps(fields, indent=1, ensure_ascii=False)
+        text = json.dumps(fields, indent=1, ensure_ascii=False, allow_nan=False)
         (draft / PROGRESS).write_text(text + "\n", encoding="utf-8")
     # `best` first: a run resumed from `last` relies on `best` being what its state says.
     # Before the first validation, the newest is the best.

@@ -106,8 +106,15 @@ class Journal:
         self.display.log(text)
 
     def record(self, event: str, **values: Any) -> None:
-        """Write an object to `metrics.jsonl`, and its numbers for TensorBoard if that is on; it then needs a `step`."""
-        self.write("metrics.jsonl", json.dumps({"event": event, **values}, ensure_ascii=False))
+        """Write an object to `metrics.jsonl`, and its numbers for TensorBoard if that is on; it then needs a `step`.
+
+        JSON has no values that are infinite or not numbers: in their place stands null.
+        """
+        values = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in values.items()
+        }
+        self.write("metrics.jsonl", json.dumps({"event": event, **values}, ensure_ascii=False, allow_nan=False))
         if self.board:
             self.board.record(event, **values)
 

@@ -246,7 +246,7 @@ class Learner:
                 self.sync.copy(value, state[f"{name}.{key}"])
             self.steps = int(state[f"{name}.step"])
         scale, steps = state["loss_scale"].tolist()
-        self.loss_scale.value, self.loss_scale.steps = scale, int(steps)
+        self.loss_scale.resume(scale, int(steps))
 
 
 def seed_dropout(*numbers: int) -> None:

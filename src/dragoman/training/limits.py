@@ -41,6 +41,14 @@ def patience_reason(progress: TrainingProgress, settings: TrainingConfig) -> str
     return ""
 
 
+def divergence(settings: TrainingConfig) -> str:
+    """Return, for the error message of a run that ends so, that the training has diverged, and what may help."""
+    return (
+        f"training has diverged; a lower training.learning_rate than {settings.learning_rate:g}, a longer "
+        "training.warmup or training.precision float32 may help"
+    )
+
+
 def share_done(progress: TrainingProgress, settings: TrainingConfig, batches: int) -> float:
     """Return the share of the run that is done, 0 to 1, by the limit that comes first; an epoch has `batches`."""
     shares = [(progress.epoch + progress.batch / batches) / settings.epochs]

@@ -23,6 +23,7 @@ from dragoman.training.distributed import init_distributed
 from dragoman.training.journal import STOPPED, Journal, RunConsole, StepMetrics
 from dragoman.training.learner import StepResult
 from dragoman.training.limits import (
+    divergence,
     patience_reason,
     reason_to_end,
     save_is_due,
@@ -141,6 +142,8 @@ class Loop:
             stopping = self.train_on_next_batch(stop).stop
         if not progress.step:
             raise DragomanError(f"{run.folder}: every batch was skipped, so there is no model ({progress.finished})")
+        if not progress.is_validated:
+            raise DragomanError(f"{run.folder}: no validation had a finite loss: {divergence(self.settings)}")
         journal.flush()
         journal.log(
             f"finished: {progress.finished}, after {plural(progress.step, 'step')} and "
@@ -266,10 +269,7 @@ class Loop:
         if result.out_of_memory:
             advice = f"raise training.micro_batches above {self.settings.micro_batches}"
         else:
-            advice = (
-                f"training has diverged; a lower training.learning_rate than {self.settings.learning_rate:g}, a longer "
-                "training.warmup or training.precision float32 may help"
-            )
+            advice = divergence(self.settings)
         raise DragomanError(
             f"{MAX_SKIPPED} batches in a row were skipped ({result.skipped}): {advice}; the last checkpoint is kept"
         )
@@ -291,11 +291,11 @@ class Loop:
         """Validate the model, update the progress of the run, and log the result; return True.
 
         Return False where a process was asked to stop meanwhile: then nothing has changed. Where memory runs out, save
-        and raise DragomanError.
+        and raise DragomanError. Raise it, too, where the training has diverged.
         """
         run, began = self.run, time.monotonic()
         try:
-            model = run.learner.full_model()
+            model = run.full_model()
             validation = validate(model, run.tokenizers, run.dev, run.dev_corpus, run.group, stop, self.show_validation)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error) or run.group.size > 1:

@@ -76,6 +76,14 @@ class LossScale:
         self.value = 2.0**14 if active else 1.0
         self.steps = 0  # since the value last changed
 
+    def resume(self, value: float, steps: int) -> None:
+        """Go on with the value and the steps of an earlier session, unless one of the two sessions has no scale.
+
+        The precision may have changed meanwhile. A session without a scale has saved 1.
+        """
+        if self.active == (value != 1):
+            self.value, self.steps = value, steps
+
     def after_overflow(self) -> None:
         """Halve the scale; do nothing where it is not active."""
         if self.active:

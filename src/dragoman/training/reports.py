@@ -1,5 +1,7 @@
 """Report in words on a run: skipped batches, validations, the best score so far."""
 
+import math
+
 import numpy as np
 
 from dragoman.config import TrainingConfig
@@ -53,6 +55,8 @@ def report_validation(run: Run, validation: Validation, before: list[str], secon
         f"perplexity {format_perplexity(validation.loss)}, BLEU {bleu.value:.1f}, chrF2 {chrf.value:.1f}, "
         f"exact {100 * exact:.1f} %, in {format_duration(seconds)}; {describe_patience(progress, settings)}"
     )
+    if not math.isfinite(validation.loss):
+        journal.log("its loss is not a finite number, so nothing was translated, and it is never the best")
     journal.best_so_far = describe_best(progress, settings)
     earlier = [*(before or ()), *[""] * len(progress.shown)]  # none of those that were not shown before
     corpus = run.dev_corpus

@@ -16,6 +16,7 @@ from dragoman.data.dataset import SOURCE, TARGET, Pairs
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.model import Model
+from dragoman.model_folder.weights import all_finite
 from dragoman.text import languages, scripts
 from dragoman.text.extent import SourceExtent
 from dragoman.training.card import card_of_run
@@ -24,7 +25,7 @@ from dragoman.training.distributed import ProcessGroup
 from dragoman.training.extent import measure_extent, target_scripts
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
-from dragoman.training.limits import Saved
+from dragoman.training.limits import Saved, divergence
 
 
 @dataclass
@@ -60,13 +61,28 @@ class Run:
         """Return how much text a training source has, for the choice of what to translate at once."""
         return measure_extent(self.pairs, self.tokenizers.source)
 
+    def full_model(self) -> Model:
+        """Return the model to validate and to save, as `Learner.full_model` does. All processes must call this.
+
+        Raise DragomanError where a weight is not finite in any of them.
+        """
+        model = self.learner.full_model()
+        if not all(self.group.gather(all(map(all_finite, model.parameters())))):
+            self.journal.flush()
+            raise DragomanError(
+                f"at step {self.progress.step:,}, weights are infinite or not numbers: "
+                f"{divergence(self.config.training)}; the last checkpoint is kept"
+            )
+        return model
+
     def save(self, passing: bool = False) -> None:
         """Write a checkpoint and note it in `saved`. All processes must call this; the first one writes.
 
-        passing: the next checkpoint replaces this one, which is there only in case the run is killed.
+        passing: the next checkpoint replaces this one, which is there only in case the run is killed. Raise
+        DragomanError, and write nothing, where a weight is not finite.
         """
+        model, state = self.full_model(), self.learner.state()
         self.progress.passing = passing
-        model, state = self.learner.full_model(), self.learner.state()
         if self.group.first:
             # Measured for the best model alone, because that is the one that will be used.
             is_best = self.progress.best_step == self.progress.step

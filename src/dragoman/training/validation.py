@@ -55,14 +55,16 @@ def validate(
     """Return loss, scores and translations of the dev pairs; None where a process was asked to stop before the end.
 
     pairs, corpus: the same dev pairs as ids and as texts. show: told from time to time how much is translated, from 0
-    to 1. All processes must call this; they share fixed blocks of pairs, so their number changes no result. Leaves the
-    model in eval mode.
+    to 1. All processes must call this; they share fixed blocks of pairs, so their number changes no result. A model
+    whose loss is not finite cannot translate, so its translations are empty. Leaves the model in eval mode.
     """
     model.eval()
     show(0.0)
     return_freed_memory()  # training has kept it in blocks of other sizes than are needed here
     loss = mean_loss(model, pairs, group, stop)
-    texts = translate_all(model, tokenizers, corpus, group, stop, show)
+    texts = [""] * len(corpus.pairs)
+    if math.isfinite(loss):
+        texts = translate_all(model, tokenizers, corpus, group, stop, show)
     return_freed_memory()
     if any(group.gather(bool(stop))):
         return None
@@ -137,8 +139,8 @@ def is_better(validation: Validation, stop_on: str, best: float, best_loss: floa
     """Return whether the validation is better than the best so far, and its score by `stop_on`; higher is better.
 
     best, best_loss: score and loss of the best so far. Where scores are equal, as BLEU is 0 in the first epochs or for
-    scripts without spaces, the loss decides.
+    scripts without spaces, the loss decides. A loss that is not finite is never better.
     """
     scores = validation.scores
     score = {"loss": -validation.loss, "bleu": scores.bleu.value, "chrf": scores.chrf.value}[stop_on]
-    return (score, -validation.loss) > (best, -best_loss), score
+    return math.isfinite(validation.loss) and (score, -validation.loss) > (best, -best_loss), score
