@@ -363,7 +363,8 @@ def test_weights_that_are_not_numbers_are_refused_by_name(folder: Path, value: f
 def test_weights_beyond_float32_are_refused_by_name(folder: Path):
     """They are finite in the file. The control is one that fits."""
     for value in (1e30, 1e300):
-        with_weights(folder, lambda w, value=value: w.update({LAYER_NORM: torch.full((16,), value).double()}))
+        wide = torch.full((16,), value, dtype=torch.float64)
+        with_weights(folder, lambda w, wide=wide: w.update({LAYER_NORM: wide}))
         if value == 1e30:
             read_model(folder)
     assert f"{LAYER_NORM} has values that are infinite or not numbers" in refused(folder)
