@@ -1,7 +1,10 @@
 """Scores, how far chance moves them, and whether one system is better than another."""
 
+import itertools
 import json
 import random
+import sys
+import unicodedata
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,14 @@ from sacrebleu.metrics.ter import TER
 from dragoman.data.corpus import Pair
 from dragoman.errors import UsageError
 from dragoman.evaluation import significance
-from dragoman.evaluation.metrics import evaluate, normalise_references, scores_by_length, scores_by_sentence
+from dragoman.evaluation.metrics import (
+    choose_tokenization,
+    closer_to_sources,
+    evaluate,
+    normalise_texts,
+    scores_by_length,
+    scores_by_sentence,
+)
 from dragoman.evaluation.significance import LONGEST_FOR_TER, describe_difference, estimate_scores
 from dragoman.translation.translation import Translation
 
@@ -143,6 +153,82 @@ def test_references_are_compared_in_the_form_of_translations():
     assert scores_by_sentence(["caf\u00e9"], ["cafe\u0301"])[0][1] == pytest.approx(100)
 
 
+def test_texts_in_another_form_of_unicode_are_the_same_texts():
+    """As macOS writes them: letters and accents apart. The control: another text."""
+    composed = ["한국어로 된 문장이에요.", "Das ist ein schöner Café-Besuch."]
+    apart = [unicodedata.normalize("NFD", text) for text in composed]
+    assert apart != composed
+    for translations, references in itertools.product((composed, apart), repeat=2):
+        scores = evaluate(translations, references)
+        assert (scores.bleu.value, scores.chrf.value, scores.exact) == (100, 100, 1)
+        assert [bleu for bleu, _ in scores_by_sentence(translations, references)] == [100, 100]
+        assert estimate_scores([translations, translations], references)[1][0].value == pytest.approx(100)
+        sources = ["A sentence in Korean.", "This is a nice visit to a café."]
+        assert not closer_to_sources(translations, sources, references)
+        assert closer_to_sources(translations, references, sources)  # the control
+
+
+# How BLEU splits text into words.
+
+UNSPACED = {
+    "char": ["今日はとても良い天気ですね。", "これはペンです。", "駅までどのくらいかかりますか。"],
+    "zh": ["今天的天气非常好。", "我们明天去北京的Apple商店。", "请问火车站怎么走？"],
+}
+THAI = ["วันนี้อากาศดีมาก", "สถานีรถไฟอยู่ที่ไหน", "ผมชอบกินข้าวผัด"]
+SPACED = {
+    "Korean": ["오늘은 날씨가 아주 좋네요.", "역까지 얼마나 걸려요?"],
+    "Latin": ["The weather is very nice today, 今天.", "A short one."],
+    "Arabic": ["الطقس جميل جدا اليوم"],
+    "nothing": ["", "12 + 3"],
+}
+
+
+@pytest.mark.parametrize(("tokenize", "references"), [*UNSPACED.items(), ("char", THAI)])
+def test_references_without_spaces_are_split_into_characters(tokenize: str, references: list[str], run):
+    """The control: BLEU of whole sentences is that of texts that have nothing in common."""
+    translations = [text[:-2] + text[-1] for text in references]
+    scores = evaluate(translations, references)
+    assert scores.bleu.signature == str(evaluate(translations, references, tokenize).bleu.signature)
+    assert f"|tok:{tokenize}|" in scores.bleu.signature
+    assert scores.bleu.value > 70 > 5 > evaluate(translations, references, "13a").bleu.value
+    assert f"|tok:{tokenize}|" in estimate_scores([translations], references)[0][0].signature
+    assert scores_by_sentence(translations, references) == scores_by_sentence(translations, references, tokenize)
+    test = write_tsv(Path("test.tsv"), [(str(number), text) for number, text in enumerate(references)])
+    Path("ours.txt").write_text("".join(text + "\n" for text in translations), encoding="utf-8")
+    ran = run("--translations", "ours.txt", test, "--details")
+    assert f"BLEU {scores.bleu.value:.1f}   {scores.bleu.signature}\n" in ran.out
+    assert (
+        f"BLEU compares characters instead: compare it only with BLEU of the same signature (tok:{tokenize})" in ran.err
+    )
+    assert "no TER: it counts words, and the references have no spaces between them" in ran.err
+    asked = run("--translations", "ours.txt", test, "--tokenize", tokenize)
+    assert (asked.out, asked.err) == (ran.out[: len(asked.out)], "")
+
+
+@pytest.mark.parametrize("name", SPACED)
+def test_references_with_spaces_have_the_bleu_of_others(name: str):
+    references = SPACED[name]
+    assert choose_tokenization(references) == "13a"
+    assert evaluate(references, references).bleu == evaluate(references, references, "13a").bleu
+
+
+def test_tokenization_is_that_of_all_groups():
+    """Also of one whose references are in another script."""
+    references = [*UNSPACED["char"], "One is in English only here."]
+    groups = scores_by_length(["a", "bb", "ccc", "dddd"], references, references)
+    assert [group.bleu for group in groups][:3] == pytest.approx([100] * 3)
+    assert scores_by_length(["a", "bb", "ccc", "dddd"], references, references, "char") == groups
+
+
+def test_tokenization_that_needs_a_package_names_it(run, monkeypatch: pytest.MonkeyPatch):
+    test = write_tsv(Path("test.tsv"), [("a", UNSPACED["char"][0])])
+    Path("ours.txt").write_text(UNSPACED["char"][0] + "\n", encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    ran = run("--translations", "ours.txt", test, "--tokenize", "ja-mecab")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == "dragoman: the tokenization ja-mecab needs a package: pip install 'sacrebleu[ja]'\n"
+
+
 # By sentence and by length.
 
 texts = st.lists(st.text(st.characters(codec="utf-8"), max_size=12), min_size=1, max_size=6)
@@ -151,12 +237,12 @@ texts = st.lists(st.text(st.characters(codec="utf-8"), max_size=12), min_size=1,
 @given(texts)
 def test_scores_by_sentence_are_those_of_the_library(references: list[str]):
     translations = references[::-1]
-    bleu, chrf = BLEU(effective_order=True), CHRF()
+    bleu, chrf = BLEU(tokenize=choose_tokenization(references), effective_order=True), CHRF()
     for text, reference, found in zip(
         translations, references, scores_by_sentence(translations, references), strict=True
     ):
-        normalised = normalise_references([reference], [reference])[0]
-        assert found == tuple(round(metric.sentence_score(text, [normalised]).score, 9) for metric in (bleu, chrf))
+        (text,), (reference,) = normalise_texts([text], [reference])
+        assert found == tuple(round(metric.sentence_score(text, [reference]).score, 9) for metric in (bleu, chrf))
 
 
 @settings(max_examples=200)

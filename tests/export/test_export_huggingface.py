@@ -1,6 +1,10 @@
 """Exports to Hugging Face: real `transformers` translates with the folder as the model does."""
 
+import itertools
+import re
 import runpy
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,16 +17,20 @@ from foreign import MARIAN_SETTINGS, m2m100_folder, marian_folder, npz_folder, w
 from dragoman import Tokenizer, Translator, export_model
 from dragoman.config import AttentionConfig, SearchConfig, TransformerConfig
 from dragoman.config.presets import PRESETS, PresetName
+from dragoman.data.tokenizer import EOS
 from dragoman.errors import DragomanError
 from dragoman.export import run
 from dragoman.export.huggingface import HUGGING_FACE
+from dragoman.export.program import run_program
 from dragoman.export.target import Exported
 from dragoman.interop import tokenizer_json as own_subwords
 from dragoman.interop.importing import import_model
 from dragoman.interop.transformers import conversion
+from dragoman.interop.transformers.engine import import_transformers
 from dragoman.interop.verification import Mismatch, verify
 from dragoman.model.positions import sinusoids
-from dragoman.model_folder import read_model
+from dragoman.model_folder import read_model, write_model
+from dragoman.storage.writing import new_folder
 from dragoman.text.tags import DefaultTags
 
 pytest.importorskip("transformers", reason="exports to Hugging Face need the extra `huggingface`")
@@ -210,19 +218,80 @@ def test_models_that_neither_form_has_are_refused_with_all_reasons(tokenizer: To
     assert not (tmp_path / "out").exists()
 
 
-def test_program_in_the_readme_translates_with_the_folder_alone(tokenizer: Tokenizer, pairs, tmp_path: Path):
-    folder = save_random(POST["preset base"], tokenizer, tmp_path / "model")
-    export_model(folder, "huggingface", tmp_path / "out")
-    code = (tmp_path / "out" / "README.md").read_text("utf-8").split("```python\n")[1].split("```")[0]
-    assert "dragoman" not in code
-    (tmp_path / "out" / "translate.py").write_text(code, encoding="utf-8")
-    names = runpy.run_path(str(tmp_path / "out" / "translate.py"))
-    names["model"].generation_config.forced_eos_token_id = None
-    names["model"].generation_config.max_length = 12
+def program(folder: Path) -> str:
+    """Return the program in a README."""
+    return (folder / "README.md").read_text("utf-8").split("```python\n")[1].split("```")[0]
+
+
+def words_of_search(model: Path, texts: list[str], search: SearchConfig) -> list[str]:
+    """Return what the model says without the checks and retries of a translator."""
+    translator = Translator.load(model, search)
+    source, target = translator.tokenizers
+    found = translator.engine.search(source.encode_sources(texts), search)
+    return [target.decode(best.tokens) for (best,) in found]
+
+
+def test_program_in_the_readme_translates_with_the_folder_alone(trained: Path, pairs, tmp_path: Path):
+    folder = tmp_path / "out"
+    report = export_model(trained, "huggingface", folder)
+    assert report.program.startswith("the program above: the same translations of ")
+    assert f"- {report.program}\n" in (folder / "README.md").read_text("utf-8")
+    code = program(folder)
+    assert "dragoman" not in re.sub("#.*", "", code)
+    assert sum(bool(line.strip()) for line in code.splitlines()) <= 25
+    (folder / "translate.py").write_text(code, encoding="utf-8")
     texts = [source for source, _ in pairs[:3]]
-    translator = Translator.load(folder)
-    for text, said in zip(texts, names["translate"](texts, beams=1), strict=True):
-        ids = translator.tokenizers.source.encode(text)
-        search = SearchConfig(beam=1, extra_length=12)
-        ((found,),) = translator.engine.search([ids], search)
-        assert said.split("\ufffd")[0] == translator.tokenizers.target.decode(found.tokens[:11]).split("\ufffd")[0]
+    ran = subprocess.run(
+        [sys.executable, "-I", folder / "translate.py", "", f" {texts[0]} ", *texts[1:]],
+        **{"capture_output": True, "text": True, "cwd": "/", "check": True},
+    )
+    assert ran.stdout.removesuffix("\n").split("\n") == ["", *words_of_search(trained, texts, SearchConfig())]
+    translate = runpy.run_path(str(folder / "translate.py"))["translate"]
+    assert translate(texts, beams=1) == words_of_search(trained, texts, SearchConfig(beam=1))
+
+
+@pytest.fixture(scope="module")
+def unsure(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that finds many lengths likely."""
+    model, tokenizers = read_model(trained)
+    with torch.no_grad():
+        model.output.weight.mul_(0.1)
+    folder = tmp_path_factory.mktemp("unsure") / "model"
+    with new_folder(folder) as draft:
+        write_model(draft, model, tokenizers, "")
+    return folder
+
+
+def test_program_for_transformers_ranks_as_translate_does(unsure: Path, pairs, tmp_path: Path):
+    """The control: by transformers' own length penalty, others are best."""
+    export_model(unsure, "huggingface", tmp_path / "out")
+    texts = [f"{first} {second}" for (first, _), (second, _) in itertools.pairwise(pairs[:8])]
+    code = program(tmp_path / "out")
+    theirs = code.replace("LengthPenalty(0.6)", "1.0").replace(', early_stopping="never"', "")
+    assert theirs != code
+    ours, other = (run_program(text, tmp_path / "out") for text in (code, theirs))
+    expected = words_of_search(unsure, texts, SearchConfig())
+    assert ours(texts) == expected
+    assert other(texts) != expected
+
+
+def test_generate_searches_with_the_settings_that_were_checked(unsure: Path, pairs, tmp_path: Path):
+    """Without a length penalty, and without an end where an output is cut off. The controls: with them."""
+    folder = tmp_path / "out"
+    export_model(unsure, "huggingface", folder)
+    transformers = import_transformers()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+    texts = [f"{first} {second}" for (first, _), (second, _) in itertools.pairwise(pairs[:8])]
+
+    def generated(**settings: Any) -> list[str]:
+        batches = [tokenizer(text, return_tensors="pt") for text in texts]
+        return [tokenizer.decode(model.generate(**batch, **settings)[0], skip_special_tokens=True) for batch in batches]
+
+    expected = words_of_search(unsure, texts, SearchConfig(length_penalty=0, extra_length=500))
+    assert generated() == expected
+    assert generated(length_penalty=1.0) != expected
+    batch = tokenizer(texts[0], return_tensors="pt")
+    for settings, ended in (({}, False), ({"forced_eos_token_id": EOS}, True)):
+        (output,) = model.generate(**batch, max_new_tokens=2, max_length=None, **settings)
+        assert (int(output[-1]) == EOS) == ended

@@ -148,6 +148,51 @@ def test_verify_of_nothing_is_an_error(dragoman, tmp_path: Path, path: str):
     assert (ran.code, path in ran.err) == (1, True)
 
 
+# Checkpoints without the state of training.
+
+
+@pytest.mark.parametrize("missing", [["state.safetensors"], ["state.json"], ["state.safetensors", "state.json"]])
+def test_checkpoint_without_training_state_is_a_sound_model(
+    dragoman, run: Path, model: Path, tmp_path: Path, missing: list[str]
+):
+    """Outside of its run, where nothing could resume from it."""
+    copy = shutil.copytree(model, tmp_path / "copy")
+    for folder in (model, copy):
+        for name in missing:
+            (folder / name).unlink()
+    ran = dragoman("verify", copy)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.endswith("; no training state: it translates, and cannot be resumed\n")
+    read_model(copy)
+    assert dragoman("translate", "-m", copy, "The dog sees 2 cats.").code == 0
+    with pytest.raises(DragomanError, match="it is missing from the folder"):
+        load_checkpoint(copy)
+    read_model(run)
+    assert found(dragoman("verify", "run", "--json"))["damaged"] == [
+        f"run/checkpoints/{model.name}/{name}" for name in sorted(missing)
+    ]
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "scripts.json"])
+def test_model_without_another_file_is_damaged(dragoman, model: Path, tmp_path: Path, name: str):
+    copy = shutil.copytree(model, tmp_path / "copy")
+    (copy / "state.safetensors").unlink()
+    (copy / name).unlink()
+    assert dragoman("verify", copy).code == 1
+    with pytest.raises(DragomanError, match=f"{name}: damaged: .* it is missing"):
+        read_model(copy)
+
+
+def test_training_state_that_is_cut_off_is_damage(dragoman, model: Path, tmp_path: Path):
+    """As a copy leaves it that was stopped."""
+    copy = shutil.copytree(model, tmp_path / "copy")
+    with (copy / "state.safetensors").open("r+b") as file:
+        file.truncate(100)
+    assert found(dragoman("verify", copy, "--json"))["damaged"] == [str(copy / "state.safetensors")]
+    with pytest.raises(DragomanError, match=r"state\.safetensors: damaged"):
+        read_model(copy)
+
+
 # Files that the manifest does not list.
 
 

@@ -762,6 +762,23 @@ def test_run_that_diverges_stops_and_says_so(corpus: Corpus, tmp_path: Path):
 # What is the best.
 
 
+@pytest.mark.parametrize(("references", "tokenize"), [(["今日は良い天気です。", "猫が好き。"], "char"), (None, "13a")])
+def test_validation_compares_characters_where_there_are_no_spaces(
+    corpus: Corpus, tmp_path: Path, references: list[str] | None, tokenize: str
+):
+    """And the log says so once, also of a run that is resumed."""
+    dev = corpus[1]
+    if references:
+        dev = write_tsv(tmp_path / "dev.tsv", [(f"The dog sees {n}.", text) for n, text in enumerate(references)])
+    for steps in (6, 12):
+        run_training(brief_run((corpus[0], dev), tmp_path / "run", max_steps=steps))
+    validations = events(tmp_path / "run", "validation")
+    assert len(validations) > 1
+    assert all(f"|tok:{tokenize}|" in row["signature"] for row in validations)
+    log = (tmp_path / "run" / "train.log").read_text("utf-8")
+    assert log.count("BLEU compares characters instead") == (tokenize == "char")
+
+
 def measured(loss: float, bleu: float, chrf: float) -> Validation:
     scores = evaluate(["a"], ["b"])
     values = {"bleu": bleu, "chrf": chrf}
@@ -1006,7 +1023,7 @@ def test_init_from_of_a_run_stays_and_may_be_left_out(corpus: Corpus, tmp_path: 
     assert (other.code, "was started with init_from = nothing, not " in other.err) == (2, True)
     assert dragoman(*tuned, "--training.max-steps", 2).code == 0
     assert progress(tmp_path / "new")["step"] == 2
-    assert f"Started from the weights of {tmp_path / 'old'}." in (tmp_path / "new/best/card.md").read_text("utf-8")
+    assert "Started from the weights of old." in (tmp_path / "new/best/card.md").read_text("utf-8")
     # Neither is given for a run that did not start from a model: the preset explains the sizes.
     forgotten = dragoman("train", *files, "--out", tmp_path / "old", "--training.max-steps", 2)
     assert "was started with preset = tiny, not small" in forgotten.err

@@ -48,8 +48,8 @@ class Options:
     "where to compute"
     threads: int | None = None
     "CPU threads; default: one for each core that this process may use"
-    tokenize: Literal["13a", "intl", "char", "zh", "none"] = "13a"
-    "how BLEU splits text into words"
+    tokenize: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"] | None = None
+    "how BLEU splits text into words; default: 13a; zh for Chinese, char for other scripts without spaces"
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None
     "also write the translations, one per line, to this file"
     sentences: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> None:
     check_options(options)
     set_threads(options.threads)
     from dragoman.data.corpus import read_corpus
-    from dragoman.evaluation.metrics import closer_to_sources, evaluate
+    from dragoman.evaluation.metrics import closer_to_sources, describe_tokenization, evaluate
     from dragoman.evaluation.significance import MAX_RESAMPLED
     from dragoman.storage.output import open_output
     from dragoman.text.scripts import direction_warning
@@ -81,6 +81,8 @@ def main(arguments: list[str]) -> None:
     for note in corpus.notes():
         print(note, file=sys.stderr)
     sources, references = zip(*corpus.pairs, strict=True)
+    if options.tokenize is None and (note := describe_tokenization(references)):
+        print(note, file=sys.stderr)
     if (options.details or options.against or options.against_file) and len(sources) > MAX_RESAMPLED:
         raise UsageError(
             f"confidence intervals are limited to {MAX_RESAMPLED:,} sentences; the test set has {len(sources):,}"
@@ -212,7 +214,7 @@ def read_translations(path: Path, expected: int) -> list[str]:
     return lines
 
 
-def sentence_table(corpus: "Corpus", translations: list[str], theirs: list[str] | None, tokenize: str) -> str:
+def sentence_table(corpus: "Corpus", translations: list[str], theirs: list[str] | None, tokenize: str | None) -> str:
     """Return TSV with a heading: source, reference, translation, BLEU and chrF2 of each sentence.
 
     theirs: other translations, which get the same columns; None for none. A tab inside a text becomes a space.
@@ -245,12 +247,13 @@ def add_details(
     model; theirs: others to compare them with, or None. Print on standard error if TER is left out.
     """
     from dragoman.evaluation.metrics import scores_by_length
-    from dragoman.evaluation.significance import LONGEST_FOR_TER, RESAMPLES, describe_difference, estimate_scores
+    from dragoman.evaluation.significance import RESAMPLES, describe_difference, estimate_scores, reason_against_ter
 
     sources, references = zip(*corpus.pairs, strict=True)
-    first, *others = estimate_scores([translations, theirs] if theirs else [translations], references, options.tokenize)
-    if not any(estimate.name == "TER" for estimate in first):
-        print(f"no TER: a sentence has more than {LONGEST_FOR_TER} words", file=sys.stderr)
+    systems = [translations, theirs] if theirs else [translations]
+    first, *others = estimate_scores(systems, references, options.tokenize)
+    if reason := reason_against_ter(systems, references):
+        print(f"no TER: {reason}", file=sys.stderr)
     record["intervals"] = [asdict(estimate) for estimate in first]
     interval = f"95 % confidence interval, from {RESAMPLES:,} resampled test sets"
     if options.details:

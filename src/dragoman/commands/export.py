@@ -12,11 +12,13 @@ from dragoman.commands import folders_first, parse, set_threads
 
 @dataclass(frozen=True)
 class Options:
-    """Write a model for another program, and prove that it translates there as it does here.
+    """Write a model for another program, and prove that it translates there as it does here; or for other people.
 
     The new folder has all that translating needs, and a README with a program that does it. It is compared with the
-    model before it is there: probabilities of words, the words of a greedy search and of 4 beams.
+    model before it is there: probabilities of words, the words of a greedy search and of 4 beams, and what the program
+    says. With --to dragoman it is a model folder, without what only training needs: most of a checkpoint.
 
+    $ dragoman export runs/en-ko --to dragoman exports/en-ko-model
     $ dragoman export runs/en-ko --to ctranslate2 exports/en-ko
     $ dragoman export runs/en-ko --to onnx exports/en-ko-onnx --sample source.txt
     $ dragoman export runs/en-ko --to huggingface exports/en-ko-hf
@@ -28,8 +30,8 @@ class Options:
     "model folder, run folder or hub:USER/NAME; -m FOLDER is the same"
     out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="OUT")]
     "new folder"
-    to: Literal["ctranslate2", "onnx", "huggingface", "web"]
-    "ctranslate2, usually the fastest on CPUs; onnx, for onnxruntime; huggingface, for transformers; web, for browsers"
+    to: Literal["dragoman", "ctranslate2", "onnx", "huggingface", "web"]
+    "dragoman, to pass on; ctranslate2, usually fastest on CPUs; onnx; huggingface, for transformers; web, for browsers"
     compute_type: Literal["float32", "float16", "int8"] | None = None
     "type of the weights; default: float32, and int8 for web. float16 is for ctranslate2 only"
     sample: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None

@@ -96,6 +96,11 @@ class CorpusSpec:
         return suffix if suffix in OF_PAIRS else ".tsv"
 
 
+def without_folders(words: Iterable[str]) -> str:
+    """Return the words that name corpora as one text, files without their folders, which are nobody else's business."""
+    return " ".join(word if OPTION.fullmatch(word) else Path(word).name for word in words)
+
+
 def check_present(files: Iterable[str]) -> None:
     """Raise DragomanError naming the first of the files that does not exist, or is a folder."""
     for file in files:

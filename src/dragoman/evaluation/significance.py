@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, cast
 
-from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
 from dragoman.errors import plural
-from dragoman.evaluation.metrics import normalise_references, without_noise
+from dragoman.evaluation.metrics import bleu_metric, choose_tokenization, normalise_texts, without_noise
 
 RESAMPLES = 1000  # resampled test sets
 MAX_RESAMPLED = 10_000  # sentences; the library holds RESAMPLES times as many rows in memory
@@ -36,20 +35,21 @@ class Estimate:
 
 
 def estimate_scores(
-    systems: Sequence[Sequence[str]], references: Sequence[str], tokenize: str = "13a"
+    systems: Sequence[Sequence[str]], references: Sequence[str], tokenize: str | None = None
 ) -> list[list[Estimate]]:
     """Return BLEU, chrF and TER of each system with confidence intervals, compared with the first system.
 
     Paired bootstrap resampling (Koehn 2004) as sacreBLEU does it, but no interval goes beyond what a score can be: the
     library gives it as a mean and a width to both sides, which near 100 or 0 is too wide on one of them. TER is missing
-    where a sentence has more than LONGEST_FOR_TER words. Raise UsageError where the numbers of sentences differ.
+    where `reason_against_ter` gives a reason. tokenize, and what is raised: as for `evaluate`.
     """
-    for translations in systems:
-        references = normalise_references(translations, references)
-    metrics: dict[str, Any] = {"BLEU": BLEU(tokenize=tokenize), "chrF2": CHRF()}
-    if not any(is_too_long_for_ter(texts) for texts in (references, *systems)):
+    systems = [normalise_texts(translations, references)[0] for translations in systems]
+    references = normalise_texts(references, references)[1]
+    tokenize = tokenize or choose_tokenization(references)
+    metrics: dict[str, Any] = {"BLEU": bleu_metric(tokenize), "chrF2": CHRF()}
+    if not reason_against_ter(systems, references):
         metrics["TER"] = TER()
-    named: list[tuple[str, Sequence[str]]] = [("", list(translations)) for translations in systems]
+    named: list[tuple[str, Sequence[str]]] = [("", translations) for translations in systems]
     signatures, results = PairedTest(named, metrics, [references], test_type="bs", n_samples=RESAMPLES)()
     estimates: list[list[Estimate]] = [[] for _ in systems]
     for name in metrics:
@@ -63,9 +63,13 @@ def estimate_scores(
     return estimates
 
 
-def is_too_long_for_ter(texts: Sequence[str]) -> bool:
-    """Return whether one of the texts has more than LONGEST_FOR_TER words."""
-    return any(len(text.split()) > LONGEST_FOR_TER for text in texts)
+def reason_against_ter(systems: Sequence[Sequence[str]], references: Sequence[str]) -> str:
+    """Return in words why TER is not computed; '' where it is."""
+    if any(len(text.split()) > LONGEST_FOR_TER for texts in (references, *systems) for text in texts):
+        return f"a sentence has more than {LONGEST_FOR_TER} words"
+    if choose_tokenization(references) != "13a":
+        return "it counts words, and the references have no spaces between them"
+    return ""
 
 
 def describe_difference(first: Estimate, second: Estimate, sentences: int) -> str:

@@ -18,7 +18,7 @@ from dragoman.export.sentencepiece import (
 )
 from dragoman.export.target import Exported, Target
 from dragoman.interop.ctranslate2.conversion import LARGEST_WITHOUT_VNNI, convert, import_ctranslate2, unknown_settings
-from dragoman.interop.ctranslate2.engine import CTranslate2Engine, read_vocabularies
+from dragoman.interop.ctranslate2.engine import PATIENCE, CTranslate2Engine, read_vocabularies
 from dragoman.interop.tokenizer_json import TARGET_FILE, check_tokenizers, write_tokenizers
 from dragoman.interop.verification import Mismatch
 
@@ -71,23 +71,27 @@ def open_copy(folder: Path, exported: Exported, compute_type: str) -> CTranslate
 
 
 def usage(exported: Exported, compute_type: str) -> str:
-    tags, alpha = exported.tags, SearchConfig().length_penalty
+    tags, alpha = exported.tags, CTRANSLATE2.search.length_penalty
+    limit = "max(map(len, sources), default=0) + "  # EOS included
+    limit += str(CTRANSLATE2.search.extra_length - 1 + len(exported.tokenizers.target.tag_ids(tags.target)))
+    if longest := exported.model.config.max_positions:
+        limit = f"min({limit}, {longest})"
     if sentencepiece_sides(exported.tokenizers):
         tag_names = ", ".join(repr([tag_name(tag)] if tag else []) for tag in (tags.source, tags.target))
         return read_usage("ctranslate2-sentencepiece").format(
-            tags=tag_names, known=known_tags(exported.tokenizers), alpha=alpha
+            tags=tag_names, known=known_tags(exported.tokenizers), alpha=alpha, limit=limit
         )
     file = f'tokenizers.Tokenizer.from_file(str(folder / "{TARGET_FILE}"))'
     tokens = f'["{tag_piece(tags.source)}", *encoding.tokens]' if tags.source else "encoding.tokens"
     prefix = f', target_prefix=[["{tag_piece(tags.target)}"]] * len(texts)' if tags.target else ""
-    target, start = "tokenizer" if exported.tokenizers.is_one else file, 5 if tags.target else 6  # EOS, but no tag
-    return read_usage("ctranslate2").format(target=target, tokens=tokens, prefix=prefix, start=start, alpha=alpha)
+    target = "tokenizer" if exported.tokenizers.is_one else file
+    return read_usage("ctranslate2").format(target=target, tokens=tokens, prefix=prefix, alpha=alpha, limit=limit)
 
 
 CTRANSLATE2 = Target(
     title="for CTranslate2",
     compute_types=("float32", "float16", "int8"),
-    search=SearchConfig(),
+    search=SearchConfig(patience=PATIENCE),
     check=check,
     write=write,
     check_subwords=check_subwords,

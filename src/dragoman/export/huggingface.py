@@ -150,6 +150,8 @@ def usage(exported: Exported, compute_type: str) -> str:
         front=front,
         known=known_tags(tokenizers) if of_spm else "",
         norms=norms,
+        alpha=HUGGING_FACE.search.length_penalty,
+        extra=HUGGING_FACE.search.extra_length - 1 + len(tokenizers.target.tag_ids(exported.tags.target)),
     )
 
 
@@ -162,5 +164,6 @@ HUGGING_FACE = Target(
     check_subwords=check_subwords,
     open=open_copy,
     usage=usage,
+    quiet=quietly,
     records=RECORDS,
 )

@@ -111,7 +111,7 @@ def usage(exported: Exported, compute_type: str) -> str:
 ONNX = Target(
     title="as ONNX",
     compute_types=("float32", "int8"),
-    search=SearchConfig(),
+    search=SearchConfig(beam=1),
     check=check,
     write=write,
     check_subwords=check_subwords,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dragoman.training.card import read_card, today
+from dragoman.training.card import card_for_others, today
 from dragoman.version import __version__
 
 FILE = "README.md"
@@ -21,7 +21,7 @@ def write_readme(folder: Path, name: str, title: str, model: Path, usage: str, r
     export is used, in Markdown; report: how it was checked, line by line.
     """
     checked = "\n".join(f"- {line}" for line in report.splitlines())
-    card = "\n".join(f"> {line}".rstrip() for line in read_card(model).splitlines())
+    card = "\n".join(f"> {line}".rstrip() for line in card_for_others(model).splitlines())
     fields = {"name": name, "title": title, "version": __version__, "date": today(), "usage": usage, "checked": checked}
     text = read_usage("readme").format(**fields, card=card or "> It has none.")
     (folder / FILE).write_text(text, encoding="utf-8")

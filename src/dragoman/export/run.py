@@ -11,11 +11,14 @@ import torch
 from dragoman.config.fields import check_argument, check_choice
 from dragoman.data.batches import Ids
 from dragoman.data.corpus import read_corpus
+from dragoman.data.spec import without_folders
 from dragoman.errors import DragomanError, UsageError, plural
 from dragoman.evaluation.metrics import Scores, evaluate
 from dragoman.export.ctranslate2 import CTRANSLATE2
 from dragoman.export.huggingface import HUGGING_FACE
+from dragoman.export.model_folder import copy_model
 from dragoman.export.onnx import ONNX
+from dragoman.export.program import check_program
 from dragoman.export.readme import write_readme
 from dragoman.export.target import Exported, Target
 from dragoman.export.web import WEB
@@ -29,6 +32,7 @@ from dragoman.text.tags import DefaultTags
 from dragoman.translation.translator import Translator
 
 TARGETS: dict[str, Target] = {"ctranslate2": CTRANSLATE2, "onnx": ONNX, "huggingface": HUGGING_FACE, "web": WEB}
+SHARED = "dragoman"  # as a model folder, which needs no check but its manifest
 MOST_LOST = 0.5  # BLEU that int8 may cost
 
 
@@ -55,13 +59,16 @@ class Quality:
 class Report:
     """How an export was checked, and how large it is."""
 
-    agreement: Agreement  # of the weights in float32 with the model; in float16 with the model rounded to it
+    agreement: Agreement | None
+    "of the weights in float32 with the model; in float16 with the model rounded to it; None for a copy of the model"
     quality: Quality | None  # of int8
+    program: str  # how far the program in the README translates as the model does
     bytes: int  # of all files
 
     def __str__(self) -> str:
-        measured = [str(self.quality)] if self.quality else []
-        return "\n".join([str(self.agreement), *measured, f"{self.bytes / 1e6:,.1f} MB"])
+        checked = [str(part) for part in (self.agreement, self.program, self.quality) if part]
+        checked = checked or ["the same files, without the state of training"]
+        return "\n".join([*checked, f"{self.bytes / 1e6:,.1f} MB"])
 
 
 def export_model(
@@ -75,18 +82,28 @@ def export_model(
 ) -> Report:
     """Write a model for another program into the new folder `out`, and prove that it translates as the model does.
 
-    model: a model folder or run folder; to: 'ctranslate2', 'onnx', 'huggingface' or 'web'; compute_type: how weights
-    are stored, 'float32', 'float16' or 'int8', by default the first that the target has; sample: a file with a text in
-    each line, the first 200 of which are translated for the comparison, by default made-up ones; test: sentence pairs,
-    as words that name a corpus, on which int8 is measured: it must not lose more than 0.5 BLEU.
+    model: a model folder or run folder; to: 'ctranslate2', 'onnx', 'huggingface' or 'web', or 'dragoman' for a copy of
+    the model folder without the state of training; compute_type: how weights are stored, 'float32', 'float16' or
+    'int8', by default the first that the target has; sample: a file with a text in each line, the first 200 of which
+    are translated for the comparison, by default made-up ones; test: sentence pairs, as words that name a corpus, on
+    which int8 is measured: it must not lose more than 0.5 BLEU.
 
     `out` is whole or not there. Raise UsageError where `out` exists and for wrong arguments; DragomanError where the
     model is damaged or does not fit the target, a package is missing, or the export does not translate as the model.
     """
     for name, value in (("model", model), ("out", out)):
         check_argument(name, value, str | Path)
-    check_choice("to", to, TARGETS)
-    target, out = TARGETS[to], Path(out)
+    check_choice("to", to, (*TARGETS, SHARED))
+    out = Path(out)
+    if out.exists():
+        raise UsageError(f"{out}: exists already; choose another name")
+    if to == SHARED:
+        if compute_type or sample or test:
+            raise UsageError(f"--to {SHARED} copies a model as it is: leave out --compute-type, --sample and --test")
+        folder = fetch_model(Path(model))
+        read_model(folder)
+        return Report(None, None, "", copy_model(folder, out))
+    target = TARGETS[to]
     compute_type = compute_type or target.compute_types[0]
     if compute_type not in target.compute_types:
         raise UsageError(f"--to {to} stores weights in {' or '.join(target.compute_types)}, not in {compute_type}")
@@ -94,8 +111,6 @@ def export_model(
         raise UsageError("int8 rounds the weights, so its quality is measured: give --test with sentence pairs")
     if test and compute_type != "int8":
         raise UsageError(f"--test measures what int8 costs; {compute_type} is compared word for word")
-    if out.exists():
-        raise UsageError(f"{out}: exists already; choose another name")
     folder = fetch_model(Path(model))
     exported = Exported(*read_model(folder), DefaultTags.load(folder))
     exported.tokenizers.source.tag_ids(exported.tags.source)  # raises for an unknown one
@@ -111,9 +126,11 @@ def export_model(
             quality = None
             if compute_type == "int8":
                 quality = measure(exported, target, target.open(draft, exported, compute_type), test)
+            usage = target.usage(exported, compute_type)
+            program = check_program(target, exported, draft, compute_type, usage, sources)
             size = sum(file.stat().st_size for file in draft.rglob("*") if file.is_file())
-            report = Report(agreement, quality, size)
-            write_readme(draft, out.name, target.title, folder, target.usage(exported, compute_type), str(report))
+            report = Report(agreement, quality, program, size)
+            write_readme(draft, out.name, target.title, folder, usage, str(report))
     except Mismatch as error:
         raise DragomanError(f"{out}: not written: the export does not translate as {folder} does: {error}") from None
     return report
@@ -172,7 +189,7 @@ def measure(exported: Exported, target: Target, engine: Copy, test: Sequence[str
     for translator in (native, native.replace(engine=engine)):
         translations = translator.translate(sources, corpus.tags, target_tags=corpus.target_tags)
         scores.append(evaluate([translation.text for translation in translations], references))
-    quality = Quality(" ".join(test), target.search.beam, *scores)
+    quality = Quality(without_folders(test), target.search.beam, *scores)
     if quality.model.bleu.value - quality.export.bleu.value > MOST_LOST:
         advice = "try --compute-type float32, or --test with more pairs"
         raise Mismatch(f"{quality}: more than {MOST_LOST} BLEU are lost; {advice}")

@@ -1,6 +1,7 @@
 """Describe what a target of an export is: what belongs into its folder, and how the folder is opened to check it."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,7 @@ class Target:
 
     title: str  # for the heading of the README
     compute_types: tuple[str, ...]  # of the weights; the first is the default
-    search: SearchConfig  # with which the folder is used
+    search: SearchConfig  # of the program that `usage` shows
     check: Callable[[Exported], None]
     "raise DragomanError for a model that it cannot hold, with what to do"
     write: Callable[[Exported, Path, str], None]
@@ -38,5 +39,7 @@ class Target:
     "open a folder that was written, to be compared; raise Mismatch where its words are not those of the model"
     usage: Callable[[Exported, str], str]
     "how the folder is used, for the README: Markdown, with a program that needs the folder alone"
+    quiet: Callable[[], AbstractContextManager] = nullcontext
+    "a block in which the libraries of that program print nothing"
     records: tuple[str, ...] = ()
     "records of the model folder that go along, for an import of the folder"

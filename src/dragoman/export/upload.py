@@ -9,17 +9,15 @@ from dragoman.config.fields import check_argument
 from dragoman.errors import UsageError, plural
 from dragoman.export.readme import read_usage
 from dragoman.model_folder import fetch_model, read_model
-from dragoman.model_folder.manifest import TRAINING_STATE
+from dragoman.model_folder.manifest import OF_TRAINING
 from dragoman.storage.hub import Repository
 from dragoman.storage.records import read_json
 from dragoman.storage.writing import CARD, MANIFEST
 from dragoman.text.languages import read_languages
 from dragoman.text.origin import Origin
-from dragoman.training.card import read_card
-from dragoman.training.checkpoint import PROGRESS
+from dragoman.training.card import card_for_others
 
 README = "README.md"
-OF_TRAINING = (TRAINING_STATE, PROGRESS)  # files of a checkpoint that only its own run reads
 LICENCE = re.compile(r"[a-z][a-z0-9.-]{1,40}")  # such as cc-by-nc-4.0, as the Hub names them
 
 
@@ -53,7 +51,7 @@ def upload_model(model: str | Path, name: str, *, private: bool = False) -> Uplo
     folder = fetch_model(Path(model))
     read_model(folder)
     manifest = {file: entry for file, entry in read_json(folder / MANIFEST).items() if file not in (*OF_TRAINING, CARD)}
-    card = read_card(folder)
+    card = card_for_others(folder)
     written = {
         MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode(),
         CARD: card.encode(),

@@ -16,7 +16,7 @@ from dragoman.data.batches import Ids
 from dragoman.data.lines import read_lines
 from dragoman.data.tokenizer import EOS
 from dragoman.data.tokenizers import SideTokenizer
-from dragoman.decoding.engine import Engine
+from dragoman.decoding.engine import UNCONSTRAINED, Constraints, Engine
 from dragoman.decoding.forced import leave_room_for_eos, score
 from dragoman.decoding.search import BeamStep
 from dragoman.decoding.torch_engine import TorchEngine
@@ -137,10 +137,10 @@ def verify(
     return Agreement(sum(map(len, ours)), gap, len(sources), others)
 
 
-def narrowest_choice(model: Model, source: Ids, config: SearchConfig) -> float:
+def narrowest_choice(model: Model, source: Ids, config: SearchConfig, given: Constraints = UNCONSTRAINED) -> float:
     """Return the smallest difference in score, in nats, that decided what a search of the model kept.
 
-    Between such hypotheses, rounding may choose others.
+    Between such hypotheses, rounding may choose others. given: what the output begins with.
     """
     gaps: list[float] = []
 
@@ -157,6 +157,6 @@ def narrowest_choice(model: Model, source: Ids, config: SearchConfig) -> float:
         gaps.append(float(still_open[-2] - still_open[-1]))
 
     two = replace(config, n_best=min(2, config.beam))
-    (hypotheses,) = TorchEngine(model).search([source], two, observe=observe)
+    (hypotheses,) = TorchEngine(model).search([source], two, [given], observe=observe)
     gaps += [better.score - worse.score for better, worse in pairwise(hypotheses)]
     return min(gap for gap in gaps if not math.isnan(gap))  # it is NaN between two that are impossible

@@ -13,6 +13,7 @@ from dragoman.storage.records import MAX_RECORD_SIZE, MAX_TABLE_SIZE, read_json
 from dragoman.storage.writing import CARD, MANIFEST, fingerprint
 
 TRAINING_STATE = "state.safetensors"
+OF_TRAINING = (TRAINING_STATE, "state.json")  # files of a checkpoint that only its run reads
 FILES = ("config.json", WEIGHTS)
 MAX_NAME_LENGTH = 100  # characters
 
@@ -25,9 +26,13 @@ MAX_TRAINING_STATE = 8  # times the size of the weights: two moments of each, an
 def verify_files(folder: Path) -> None:
     """Raise DragomanError, naming the file, where the manifest or one of its files is missing or was changed.
 
-    The card, which older manifests list, may be missing or changed.
+    The card, which older manifests list, may be missing or changed, and the state of training may be missing: a model
+    translates without it.
     """
-    if damage := next(find_damage(folder, read_manifest(folder)), None):
+    manifest = read_manifest(folder)
+    for name in missing_state(folder, manifest):
+        del manifest[name]
+    if damage := next(find_damage(folder, manifest), None):
         raise DragomanError(f"{damage}; copy or download the folder again")
 
 
@@ -47,6 +52,11 @@ def read_manifest(folder: Path, required: Sequence[str] = FILES) -> dict[str, tu
         if name not in manifest:
             raise DragomanError(f"{folder / MANIFEST}: damaged: it does not list {name}")
     return manifest
+
+
+def missing_state(folder: Path, manifest: Iterable[str]) -> list[str]:
+    """Return the files of training that the manifest of a model folder lists and the folder lacks."""
+    return [name for name in manifest if name in OF_TRAINING and not (folder / name).exists()]
 
 
 def exported_for(folder: Path, names: Iterable[str]) -> str | None:

@@ -1,7 +1,7 @@
 """Write model cards: what a model is, what it was trained on, and how good it is, in Markdown."""
 
 import datetime
-import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,10 +9,14 @@ from dragoman.alignment.heads import AlignmentHead
 from dragoman.config import RunConfig
 from dragoman.console import format_duration
 from dragoman.data.dataset import Pairs
+from dragoman.data.spec import without_folders
 from dragoman.errors import plural
+from dragoman.storage.hub import is_on_hub
 from dragoman.storage.records import MAX_RECORD_SIZE
 from dragoman.storage.writing import CARD
 from dragoman.training.checkpoint import TrainingProgress
+
+FOLDERS = re.compile(r"(?<!\S)(?:~|[A-Za-z]:)?[/\\](?:[^\s/\\]+[/\\])+(?=[^\s/\\])")  # of an absolute path
 
 
 def model_card(name: str, *blocks: str) -> str:
@@ -22,12 +26,13 @@ def model_card(name: str, *blocks: str) -> str:
 
 def card_of_run(config: RunConfig, pairs: Pairs, progress: TrainingProgress, alignment: AlignmentHead | None) -> str:
     """Return the card of a checkpoint of a training run in Markdown; `alignment`: its measured head, None for none."""
+    done = f"{plural(progress.step, 'step')}, {progress.target_tokens:,} target tokens"
     training = (
-        f"Trained on {' '.join(config.train)}, {describe_pairs(config, pairs)}; {plural(progress.step, 'step')}, "
-        f"{progress.target_tokens:,} target tokens, {format_duration(progress.seconds)}. Written on {today()}."
+        f"Trained on {without_folders(config.train)}, {describe_pairs(config, pairs)}; {done}, "
+        f"{format_duration(progress.seconds)}. Written on {today()}."
     )
-    start = f"Started from the weights of {config.init_from}." if config.init_from else ""
-    scores = f"On {' '.join(config.dev)}, greedy search:" if progress.scores else ""
+    start = f"Started from the weights of {name_of(config.init_from)}." if config.init_from else ""
+    scores = f"On {without_folders(config.dev)}, greedy search:" if progress.scores else ""
     rows = "\n".join(f"- {row}" for row in progress.scores)
     words = f"Words are aligned by attention: {alignment}." if alignment else ""
     return model_card(Path(config.out).name or "model", training, start, scores, rows, words)
@@ -40,7 +45,7 @@ def card_of_average(name: str, folders: Sequence[Path]) -> str:
         name,
         f"The mean of the weights of {plural(len(folders), 'checkpoint')}. It has not been scored. "
         f"Written on {today()}.",
-        "\n".join(f"- {os.path.relpath(folder)}" for folder in folders),
+        "\n".join(f"- {name_of(folder)}" for folder in folders),
         f"The card of {folders[-1].name}:",
         "\n".join(f"> {line}".rstrip() for line in last),
     )
@@ -49,6 +54,23 @@ def card_of_average(name: str, folders: Sequence[Path]) -> str:
 def card_of_student(weights: int, inherited: int) -> str:
     """Return the card of a student before its training: how many of its weights are the teacher's."""
     return model_card("start", f"Of {weights:,} weights, {inherited:,} come from the teacher; the others are random.")
+
+
+def name_of(model: str | Path) -> str:
+    """Return the name of a model folder, after that of its run where it is a part of one, but not where these lie."""
+    if is_on_hub(model):
+        return str(model)
+    path = Path(model).resolve()
+    parts = 3 if path.parent.name == "checkpoints" else 2 if path.name in ("best", "last") else 1
+    return str(Path(*path.parts[-parts:]))
+
+
+def card_for_others(folder: Path) -> str:
+    """Return the card in a model folder, with the names of files instead of their absolute paths.
+
+    Cards of earlier versions have such paths, which say how disks and users are called.
+    """
+    return FOLDERS.sub("", read_card(folder))
 
 
 def read_card(folder: Path) -> str:

@@ -10,11 +10,18 @@ from dragoman.data.dataset import Pairs
 from dragoman.data.tokenizers import JOINT, SIDES, load_tokenizer
 from dragoman.errors import DragomanError, plural
 from dragoman.model_folder import read_parts
-from dragoman.model_folder.manifest import FILES, exported_for, find_damage, read_checksums, read_manifest
+from dragoman.model_folder.manifest import (
+    FILES,
+    exported_for,
+    find_damage,
+    missing_state,
+    read_checksums,
+    read_manifest,
+)
 from dragoman.storage.formats import NewerFormatError
 from dragoman.storage.records import read_json
 from dragoman.storage.writing import CARD, MANIFEST, fingerprint
-from dragoman.training.checkpoint import NAME, PROGRESS, read_progress
+from dragoman.training.checkpoint import NAME, PROGRESS, read_progress, run_of
 
 
 @dataclass(frozen=True)
@@ -67,14 +74,17 @@ def verify_model(folder: Path) -> Iterator[Finding]:
     """Yield a finding for each damaged file of a model folder, or one for the folder if all of its files are intact.
 
     Then yield one for each file that its manifest does not list. A folder that cannot be read, or that is of a newer
-    format, is a single finding. Of a checkpoint that its run has deleted meanwhile, there is none.
+    format, is a single finding. Of a checkpoint that its run has deleted meanwhile, there is none. Outside of its run,
+    a checkpoint may lack the state of training.
     """
     try:
         manifest = read_checksums(folder)
         exported = exported_for(folder, manifest)
         if not exported:
             manifest = read_manifest(folder)
-        damaged = list(find_damage(folder, manifest))
+        missing = [] if exported or run_of(folder) else missing_state(folder, manifest)
+        present = {name: entry for name, entry in manifest.items() if name not in missing}
+        damaged = list(find_damage(folder, present))
         if not folder.exists():
             return
         if damaged:
@@ -82,10 +92,11 @@ def verify_model(folder: Path) -> Iterator[Finding]:
         else:
             if not exported:
                 read_parts(folder)
-            if PROGRESS in manifest:
+            if PROGRESS in present:
                 read_progress(folder)
-            size = sum(size for size, _ in manifest.values())
-            yield Finding("ok", folder, f"{plural(len(manifest), 'file')}, {size:,} bytes")
+            size = sum(size for size, _ in present.values())
+            note = "; no training state: it translates, and cannot be resumed" if missing else ""
+            yield Finding("ok", folder, f"{plural(len(present), 'file')}, {size:,} bytes{note}")
         files = sorted(folder.iterdir())
     except (DragomanError, FileNotFoundError) as error:
         if folder.exists():

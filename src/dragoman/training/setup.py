@@ -7,6 +7,7 @@ from dragoman.data.corpus import read_corpus
 from dragoman.data.dataset import Pairs
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
+from dragoman.evaluation.metrics import describe_tokenization
 from dragoman.interop.ctranslate2.conversion import describe_engines
 from dragoman.model import parameter_count
 from dragoman.model_folder.manifest import refuse_links_out
@@ -75,4 +76,6 @@ def open_run(config: RunConfig, group: ProcessGroup, journal: Journal) -> Run:
             f"parameters, {config.training.precision}, {describe_hardware(group)}"
         )
         journal.log(f"engines for this model: {describe_engines(config.model)}")
+        if note := describe_tokenization([reference for _, reference in dev_corpus.pairs]):
+            journal.log(f"{' '.join(config.dev)}: {note}")
     return run

@@ -138,8 +138,8 @@ def end_if(stop: GracefulStop) -> None:
 def is_better(validation: Validation, stop_on: str, best: float, best_loss: float) -> tuple[bool, float]:
     """Return whether the validation is better than the best so far, and its score by `stop_on`; higher is better.
 
-    best, best_loss: score and loss of the best so far. Where scores are equal, as BLEU is 0 in the first epochs or for
-    scripts without spaces, the loss decides. A loss that is not finite is never better.
+    best, best_loss: score and loss of the best so far. Where scores are equal, as BLEU is 0 in the first epochs, the
+    loss decides. A loss that is not finite is never better.
     """
     scores = validation.scores
     score = {"loss": -validation.loss, "bleu": scores.bleu.value, "chrf": scores.chrf.value}[stop_on]

@@ -164,9 +164,8 @@ def convert(model: Transformer, layout: Layout, folder: Path, forced: int | None
         "pad_token_id": layout.pad,
         "eos_token_id": layout.end,
         "decoder_start_token_id": layout.start,
-        "forced_eos_token_id": layout.end,
     }
-    generation: dict[str, Any] = {"max_length": LONGEST, "num_beams": 4, **special}
+    generation: dict[str, Any] = {"max_length": LONGEST, "num_beams": 4, "length_penalty": 0.0, **special}
     if layout.silent:
         generation |= {"suppress_tokens": layout.silent, "renormalize_logits": True}
     if forced is not None:
@@ -208,6 +207,7 @@ def description(model: Transformer, layout: Layout) -> dict[str, Any]:
         "activation_function": next(theirs for theirs, ours in ACTIVATIONS.items() if ours == activation),
         "scale_embedding": config.scale_embedding,
         "max_position_embeddings": LENGTH,
+        "forced_eos_token_id": None,  # an output that was cut off does not look finished
         "dropout": config.dropout,
         "attention_dropout": config.attention.dropout,
         "activation_dropout": config.feed_forward.dropout,

@@ -58,7 +58,10 @@ def open_tokenizer(folder: Path) -> Any:
 
 
 class TransformersEngine:
-    """The engine that searches with `generate` of transformers, greedily or with beams, without a length penalty."""
+    """The engine that searches with `generate` of transformers, greedily or with beams, without a length penalty.
+
+    It searches with the settings in the folder, which has to have none, or after `forget_settings`.
+    """
 
     forces_terms = False
     patience: float | None = None
@@ -89,6 +92,7 @@ class TransformersEngine:
             eos_token_id=self.layout.end,
             decoder_start_token_id=self.layout.start,
             suppress_tokens=self.layout.silent or None,
+            length_penalty=0.0,
             renormalize_logits=True,
         )
 
@@ -109,10 +113,8 @@ class TransformersEngine:
                         **self.source_batch([sources[row] for row in rows]),
                         num_beams=config.beam,
                         do_sample=False,
-                        length_penalty=0.0,
                         max_new_tokens=length + config.extra_length,
                         max_length=None,
-                        forced_eos_token_id=None,
                         forced_bos_token_id=None,
                     )
                 hypotheses |= {
