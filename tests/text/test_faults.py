@@ -114,6 +114,14 @@ def test_other_scripts_than_those_of_the_language_are_wrong(output: str, scripts
     assert ("wrong script" in find_faults(LONG, output, scripts=scripts)) is wrong
 
 
+@pytest.mark.parametrize(
+    ("address", "wrong"), [("https://example.org/queue", False), ("https://example.com/other", True)]
+)
+def test_address_that_touches_a_word_is_of_no_script(address: str, wrong: bool):
+    source, output = "Your number is 7.https://example.org/queue", f"번호는 7이에요.{address}"
+    assert ("wrong script" in find_faults(source, output, scripts={"HANGUL"})) is wrong
+
+
 def test_scripts_are_counted_by_letters():
     assert scripts_of("Ab1! 한글 漢 ひ カ Я") == {
         "LATIN": 2, "HANGUL": 2, "CJK": 1, "HIRAGANA": 1, "KATAKANA": 1, "CYRILLIC": 1,

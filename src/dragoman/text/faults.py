@@ -10,6 +10,7 @@ from typing import Literal
 import regex
 
 from dragoman.data.unspaced import UNSPACED
+from dragoman.text.placeholders.detect import find
 from dragoman.text.scripts import scripts_of
 
 Fault = Literal["empty", "loop", "too long", "too short", "copied", "wrong script", "unfinished"]
@@ -160,12 +161,24 @@ def _is_copied(source: str, output: str) -> bool:
     return common.total() >= COPIED_SHARE * len(plain) and output_words.total() * COPIED_SHARE <= len(words)
 
 
+def _without_copies(source: str, output: str) -> str:
+    """Return the output without the placeholders of the source, which may touch a word: "7.https://example.org"."""
+    copied = {placeholder.text for placeholder in find(source)}
+    pieces, at = [], 0
+    for placeholder in find(output) if copied else []:
+        if placeholder.text in copied:
+            pieces.append(output[at : placeholder.start])
+            at = placeholder.end
+    return " ".join([*pieces, output[at:]])
+
+
 def _is_foreign(source: str, output: str, scripts: Collection[str]) -> bool:
     """Return whether a share of more than FOREIGN_SHARE of the output's letters is in scripts other than these.
 
-    Words copied from the source do not count, nor do fewer than FEW_LETTERS such letters.
+    Words and addresses copied from the source do not count, nor do fewer than FEW_LETTERS such letters.
     """
     copied = set(WORD.findall(source))
-    letters = scripts_of(" ".join(word for word in WORD.findall(output) if word not in copied))
+    words = WORD.findall(_without_copies(source, output))
+    letters = scripts_of(" ".join(word for word in words if word not in copied))
     foreign = sum(times for name, times in letters.items() if name not in scripts)
     return foreign >= FEW_LETTERS and foreign > FOREIGN_SHARE * letters.total()
