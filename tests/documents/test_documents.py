@@ -24,7 +24,7 @@ from markdown_it import MarkdownIt
 from dragoman.documents import SUFFIXES, read_document
 from dragoman.documents.csv import read_rows
 from dragoman.documents.document import Skipped
-from dragoman.documents.html import tokens
+from dragoman.documents.html import TEXT_ATTRIBUTES, tokens
 from dragoman.documents.subtitles import wrap
 from dragoman.errors import DragomanError, UsageError
 from dragoman.text.placeholders import find, remove
@@ -406,7 +406,7 @@ class Page(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        rest = [(name, value) for name, value in attrs if name not in ("alt", "title", "placeholder") or tag == "code"]
+        rest = [(name, value) for name, value in attrs if name not in TEXT_ATTRIBUTES or tag == "code"]
         self.found.append((tag, *sorted(rest, key=str), *sorted(name for name, _ in attrs)))
 
     def handle_endtag(self, tag: str) -> None:

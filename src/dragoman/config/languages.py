@@ -22,6 +22,11 @@ class LanguagePair(NamedTuple):
         return f"{self.source}-{self.target}"
 
 
+def base_language(code: str) -> str:
+    """Return the language of a code such as 'pt-BR' or 'zh_Hant', without region and script, in lower case."""
+    return re.split("[-_]", code)[0].lower()
+
+
 def parse_pair(text: str) -> LanguagePair:
     """Return the pair that a string such as 'en-de' names. Raise UsageError where it names none."""
     match = PAIR.fullmatch(text)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from dragoman.data.encoding import is_supported
+from dragoman.data.unspaced import drop_needless_line_ends
 from dragoman.errors import DragomanError, plural
 from dragoman.storage.output import CODECS
 
@@ -24,11 +25,14 @@ LONGEST_LINE = 16 << 20  # bytes; a sentence has hundreds
 # times its size, a file of zeros to 1,000 times.
 SPARE = 4 << 20
 RATIO = 200
+ZSTANDARD = "compressed with Zstandard: give it a name that ends in .zst"
 # How files begin that are not text in UTF-8.
 BEGINNINGS = {
+    # A skippable frame, with which some programs that compress in parts begin.
+    **dict.fromkeys((bytes([0x50 + n, 0x2A, 0x4D, 0x18]) for n in range(16)), ZSTANDARD),
     **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "text in UTF-16: convert it to UTF-8 (iconv -f utf-16 -t utf-8)"),
     b"\x1f\x8b": "compressed with gzip: give it a name that ends in .gz",
-    b"\x28\xb5\x2f\xfd": "compressed with Zstandard: give it a name that ends in .zst",
+    b"\x28\xb5\x2f\xfd": ZSTANDARD,
     b"PK\x03\x04": "an archive or a word processor's file: save the text in it as UTF-8",
 }
 FOLDER = "a folder; name the files in it: pairs (.tsv, .tmx, ...), or a source file and a target file"
@@ -36,7 +40,7 @@ Kind = Literal[
     # what stops training
     "utf-8", "columns", "record", "line-counts",
     # what is left out, and counted
-    "empty", "fuzzy", "obsolete", "plural", "variant", "language",
+    "empty", "fuzzy", "obsolete", "unfinished", "plural", "variant", "language",
     # what is repaired without any loss
     "byte-order-mark", "cr-line-end", "line-break",
 ]  # fmt: skip
@@ -288,10 +292,13 @@ def read_two_files(source: str, target: str, on_problem: OnProblem) -> Iterator[
 
 
 def join_lines(text: str, path: str, number: int, on_problem: OnProblem) -> str:
-    """Return a text with spaces for its line breaks, which are reported for this path and line number."""
+    """Return a text with spaces for its line breaks, which are reported for this path and line number.
+
+    There is no space between characters of scripts without spaces between words.
+    """
     if "\n" in text:
         on_problem(Problem("line-break", path, number))
-        text = text.replace("\r\n", " ").replace("\n", " ")
+        text = drop_needless_line_ends(text).replace("\r\n", " ").replace("\n", " ")
     return text
 
 

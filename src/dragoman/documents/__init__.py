@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from dragoman.data.spec import NOT_TEXT
 from dragoman.documents.csv import parse_csv
-from dragoman.documents.document import Document, Passage, Skipped
+from dragoman.documents.document import Document, Label, Passage, Skipped
 from dragoman.documents.encoding import Encoding
 from dragoman.documents.html import html_passages, parse_html
 from dragoman.documents.inline import Tags
@@ -26,7 +26,7 @@ WITH_KEYS: dict[str, Callable[[bytes, Sequence[str]], Document]] = {".json": par
 SUFFIXES = (*PARSERS, *WITH_KEYS)
 
 
-Parse = Callable[[str], Iterable[Passage]]
+Parse = Callable[[str], Iterable[Passage | Label]]
 FORMS: dict[str, Parse] = {"text": plain_passages, "html": html_passages}
 
 

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -48,34 +48,53 @@ class Passage:
     render: Callable[[Sequence[str]], Content]
 
 
+@dataclass(frozen=True)
+class Label:
+    """A span of the original that says which language the texts are in, such as the value of `lang` in a page.
+
+    The function gets the languages of the texts and of the translations, and writes what stands there instead; None
+    leaves it.
+    """
+
+    start: int
+    end: int
+    render: Callable[[str, str], str | None]
+
+
 class Document:
     """A document as its original text and the passages in it that are translated.
 
     `skipped`: what is left alone although it may be text. `readable`: False for a document that is not in its format,
     which has no texts; the first of `skipped` says why. `left`: of a catalogue, how many messages are not translated
-    because of their state, which is the key: {'translated before': 30, 'fuzzy': 2}; None for other documents.
+    because of their state, which is the key: {'translated before': 30, 'fuzzy': 2}; None for other documents. `entry`:
+    what such a message is called.
     """
 
     def __init__(
         self,
         original: str,
         encoding: Encoding,
-        passages: Iterable[Passage],
+        passages: Iterable[Passage | Label],
         skipped: Sequence[Skipped] = (),
         *,
         readable: bool = True,
         decoded: bool = False,
         left: Mapping[str, int] | None = None,
+        entry: str = "message",
     ):
-        """Take the original, how to encode it, and its passages.
+        """Take the original, how to encode it, its passages, and among them its labels.
 
         decoded: whether it was given as characters. Then none of them stands for bytes that could not be decoded.
         """
-        self.left = left
+        self.left, self.entry = left, entry
         self.original, self.encoding, self.skipped, self.readable = original, encoding, list(skipped), readable
         self.passages: list[Passage] = []
+        self.labels: list[Label] = []
         unreadable: list[Passage] = []
         for passage in sorted(passages, key=lambda passage: (passage.start, -passage.end)):
+            if isinstance(passage, Label):
+                self.labels.append(passage)
+                continue
             damaged = not decoded and any(map(UNREADABLE.search, passage.texts))
             (unreadable if damaged else self.passages).append(passage)
         if unreadable:
@@ -97,20 +116,33 @@ class Document:
             lines += [line] * len(passage.texts)
         return lines
 
-    def fill(self, translations: Sequence[str]) -> bytes:
+    def fill(self, translations: Sequence[str], source: str = "", target: str = "") -> bytes:
         """Return the bytes of the document with `translations`, one for each of its texts, in their places.
 
-        A text stays as it was, byte for byte, where its translation is the same or has lost all words. Raise UsageError
-        where there are not as many translations as texts, DragomanError where the document's encoding cannot write one.
+        A text stays as it was, byte for byte, where its translation is the same or has lost all words. source, target:
+        the codes of the languages, such as 'en' and 'pt-BR', for a page to say which one it is in; '' for an unknown
+        one. Raise UsageError where there are not as many translations as texts, DragomanError where the document's
+        encoding cannot write one.
         """
-        return self.encoding.encode(self.fill_text(translations))
+        return self.encoding.encode(self.fill_text(translations, source, target))
 
-    def fill_text(self, translations: Sequence[str]) -> str:
+    def fill_text(self, translations: Sequence[str], source: str = "", target: str = "") -> str:
         """Return what `fill` does as characters. Raise UsageError where it does."""
         if len(translations) != len(self.texts):
             given, texts = plural(len(translations), "translation"), plural(len(self.texts), "text")
             raise UsageError(f"{given} for a document with {texts}: give one for each")
-        return self._rewrite(Span(0, len(self.original)), self.changes(translations))
+        changes = self.changes(translations)
+        if changes:
+            changes += self._label_changes(source, target)
+        changes.sort(key=lambda change: (change.passage.start, -change.passage.end))
+        return self._rewrite(Span(0, len(self.original)), changes)
+
+    def _label_changes(self, source: str, target: str) -> Iterator["Change"]:
+        """Yield the labels that another language needs; see `fill`."""
+        for label in self.labels:
+            new = label.render(source, target) if target and source != target else None
+            if new is not None:
+                yield Change(Passage(label.start, label.end, (), lambda _, new=new: [new]), [])
 
     def changes(self, translations: Sequence[str]) -> list["Change"]:
         """Return the passages whose translations have words and are not the same, one translation for each text."""

@@ -7,9 +7,20 @@ from functools import partial
 from html import escape
 from typing import NamedTuple
 
-from dragoman.documents.document import Content, Document, Passage, Span, has_letter
+from dragoman.config.languages import base_language
+from dragoman.documents.document import Content, Document, Label, Passage, Span, has_letter
 from dragoman.documents.encoding import decode, resolve_references
-from dragoman.documents.inline import Fragment, Inline, Tags, core_words, flow_text, render_markup, trim
+from dragoman.documents.inline import (
+    SPACE,
+    Fragment,
+    Inline,
+    Tags,
+    as_one_line,
+    core_words,
+    flow_text,
+    render_markup,
+    trim,
+)
 from dragoman.text.placeholders.detect import PATTERNS, TEMPLATE
 
 ATTRIBUTE = r"""[ \t\n\r\f/]*
@@ -24,7 +35,6 @@ TAG = re.compile(
 COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))|<\?(?:php|=).*?(?:\?>|\Z)|<[!?/][^>]*(?:>|\Z)", re.DOTALL)
 START = re.compile(r"<|\{[{%#]")
 EXPRESSION = re.compile(r"\{\{[^{}<>&]*+[<>&][^{}]*+\}\}")  # of a template, with characters that would be escaped
-SPACE = re.compile(r"[ \t\n\r\f]+")
 LINE = re.compile(r"[^\n]+\n?|\n")
 CHARSET = re.compile(rb"""<meta\s[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 HEAD = 4096  # bytes in which a page declares its encoding
@@ -50,7 +60,16 @@ ENDED_BY = {
     "li": {"li"}, "dt": {"dt", "dd"}, "dd": {"dt", "dd"}, "option": {"option", "optgroup"}, "optgroup": {"optgroup"},
     "td": {"td", "th", "tr"}, "th": {"td", "th", "tr"}, "tr": {"tr"},
 }  # fmt: skip
-TEXT_ATTRIBUTES = {"alt", "placeholder", "title"}
+TEXT_ATTRIBUTES = set(
+    """alt aria-description aria-label aria-placeholder aria-roledescription aria-valuetext placeholder title""".split()
+)
+LABELLED = {"optgroup", "option", "track"}  # by the attribute `label`
+BUTTONS = {"button", "reset", "submit"}  # types of <input> whose value is shown
+DESCRIPTIONS = set("description og:description og:image:alt og:title twitter:description twitter:title".split())
+# Their content is left alone, but readers see what their attributes say.
+ATTRIBUTES_ONLY = set("audio canvas embed iframe object svg textarea video".split())
+LANGUAGES = ("lang", "xml:lang")
+RIGHT_TO_LEFT = set("ar arc ckb dv fa he iw ks lrc mzn nqo pnb ps sd syr ug ur yi".split())
 
 
 class Token(NamedTuple):
@@ -111,14 +130,15 @@ def tokens(original: str) -> Iterator[Token]:
         yield Token(start, len(original))
 
 
-def html_passages(original: str, tags: Tags = Tags(), lines: bool = False) -> Iterator[Passage]:
-    """Yield a passage for the text of each block of a page and for each attribute that is text.
+def html_passages(original: str, tags: Tags = Tags(), lines: bool = False) -> Iterator[Passage | Label]:
+    """Yield a passage for the text of each block of a page and for each attribute that is text, and labels of language.
 
     tags: elements that are handled in another way than HTML says; lines: whether a line break ends a block, too.
     """
     blocks = BLOCKS - tags.non_splitting | tags.splitting
     path = [Element("", True)]
     opened: Counter[str] = Counter()
+    page = ""  # its language
     flow: list[tuple[Token, bool]] = []  # of the current block, each with whether it is translated
     for token in tokens(original):
         translated = path[-1].translated and token.name != "!"
@@ -133,8 +153,12 @@ def html_passages(original: str, tags: Tags = Tags(), lines: bool = False) -> It
             attributes = list(ATTRIBUTES.finditer(original, *token.attributes))
             inside = path[-1].translated
             translated = token.name not in tags.ignored and is_translated(token.name, attributes, inside)
-            if translated and original[token.end - 1] == ">":
-                yield from text_attributes(attributes)
+            if original[token.end - 1] == ">" and (
+                translated or (token.name in ATTRIBUTES_ONLY - tags.ignored and is_translated("", attributes, inside))
+            ):
+                yield from text_attributes(token.name, attributes)
+                yield from labels(token, attributes, page)
+                page = page or (attribute_values(attributes).get("lang", "") if token.name == "html" else "")
             if not token.empty:
                 path.append(Element(token.name, translated))
                 opened[token.name] += 1
@@ -176,23 +200,73 @@ def is_translated(name: str, attributes: Sequence[re.Match[str]], inherited: boo
     """
     if name in LEFT_ALONE:
         return False
-    # Of attributes with one name the first counts.
-    values = {match[1].lower(): (match[2] or "").strip("\"'").lower() for match in reversed(attributes)}
+    values = attribute_values(attributes)
     if "translate" in values:
         return {"no": False, "yes": True, "": True}.get(values["translate"], inherited)
     return inherited and "notranslate" not in values.get("class", "").split()
 
 
-def text_attributes(attributes: Sequence[re.Match[str]]) -> Iterator[Passage]:
-    """Yield a passage for each attribute whose value is text for readers, such as `alt` and `title`."""
+def attribute_values(attributes: Sequence[re.Match[str]]) -> dict[str, str]:
+    """Return the values of attributes by name, all in lower case. Of those with one name the first counts."""
+    return {match[1].lower(): (match[2] or "").strip("\"'").lower() for match in reversed(attributes)}
+
+
+def value_span(attribute: re.Match[str]) -> Span | None:
+    """Return where the value of an attribute is, without quotation marks; None for none, and for one without an end."""
+    value = attribute[2] or ""
+    quote = 1 if value[:1] in ('"', "'") else 0
+    if not value or (quote and not value[1:].endswith(value[0])):
+        return None
+    return Span(attribute.start(2) + quote, attribute.end(2) - quote)
+
+
+def text_attributes(element: str, attributes: Sequence[re.Match[str]]) -> Iterator[Passage]:
+    """Yield a passage for each attribute of an element whose value is text for readers, such as `alt` and `title`."""
+    values = attribute_values(attributes)
+    names = TEXT_ATTRIBUTES | ({"label"} if element in LABELLED else set())
+    if element == "input" and values.get("type") in BUTTONS:
+        names = names | {"value"}
+    if element == "meta" and {values.get("name"), values.get("property")} & DESCRIPTIONS:
+        names = names | {"content"}
     for attribute in attributes:
-        value = attribute[2] or ""
-        quote = 1 if value[:1] in ('"', "'") else 0
-        if attribute[1].lower() in TEXT_ATTRIBUTES and (not quote or value[1:].endswith(value[0])):
-            text = SPACE.sub(" ", resolve_references(value[quote : len(value) - quote])).strip()
+        span = value_span(attribute)
+        if span and attribute[1].lower() in names:
+            original = attribute.string
+            text = flow_text(as_one_line([resolve_references(original[span.start : span.end])])).strip()
             if has_letter(text):
-                span = trim(attribute.string, attribute.start(2) + quote, attribute.end(2) - quote)
-                yield Passage(*span, (text,), attribute_renderer(value[:quote]))
+                quote = original[attribute.start(2) : span.start]
+                yield Passage(*trim(original, *span), (text,), attribute_renderer(quote))
+
+
+def labels(token: Token, attributes: Sequence[re.Match[str]], page: str) -> Iterator[Label]:
+    """Yield what a tag says of the language of its text and of its direction.
+
+    It changes for a page, and for an element that is in the language of the texts; page: that of the page, if the
+    language of the texts is unknown.
+    """
+    values = attribute_values(attributes)
+    language = next((values[name] for name in LANGUAGES if values.get(name)), "")
+    is_page = token.name == "html"
+    if not is_page and not language:
+        return
+
+    def is_theirs(source: str) -> bool:
+        return is_page or base_language(language) == base_language(source or page)
+
+    for attribute in attributes:
+        span, name = value_span(attribute), attribute[1].lower()
+        if span and name in LANGUAGES:
+            yield Label(*span, lambda source, target: target if is_theirs(source) else None)
+        elif span and name == "dir" and values["dir"] in ("ltr", "rtl"):
+            yield Label(*span, lambda source, target: direction(target) if is_theirs(source) else None)
+    if is_page and "dir" not in values:
+        end = token.start + len("<html")
+        yield Label(end, end, lambda source, target: ' dir="rtl"' if direction(target) == "rtl" else None)
+
+
+def direction(language: str) -> str:
+    """Return how a language is written, 'rtl' or 'ltr'."""
+    return "rtl" if base_language(language) in RIGHT_TO_LEFT else "ltr"
 
 
 def attribute_renderer(quote: str) -> Callable[[Sequence[str]], Content]:
@@ -217,19 +291,19 @@ def block_passages(original: str, flow: Sequence[tuple[Token, bool]]) -> Iterato
     spans: list[Span] = []
     for token, translated in flow:
         span = Span(token.start, token.end)
-        shown = SPACE.sub(" ", original[token.start : token.end])
+        source = original[token.start : token.end]
         if not token.name and translated:
-            fragments.append(SPACE.sub(" ", resolve_references(shown)))
+            fragments.append(resolve_references(source))
         elif translated:
             opens = "" if token.closing or token.empty else token.name
-            fragments.append(Inline(shown, span, opens, token.name if token.closing else ""))
+            fragments.append(Inline(SPACE.sub(" ", source), span, opens, token.name if token.closing else ""))
         else:
             if fragments and isinstance(fragments[-1], Inline) and not fragments[-1].shown:
                 fragments.pop()
                 span = Span(spans.pop().start, span.end)
             fragments.append(Inline("", span))
         spans.append(span)
-    first, stop, fragments = core_words(fragments)
+    first, stop, fragments = core_words(as_one_line(fragments))
     if fragments:
         start, end = spans[first].start, spans[stop - 1].end
         if isinstance(fragments[0], str):

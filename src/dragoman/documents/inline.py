@@ -9,12 +9,17 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from itertools import compress
 
+from dragoman.data.unspaced import needless_line_ends
 from dragoman.documents.document import Content, Span, has_letter
 from dragoman.documents.encoding import resolve_references
 
 LABEL = re.compile(r"[^\w]*|[(\[]?\d{1,3}[.)\]]")
 SPACE = re.compile(r"[ \t\n\r\f]+")
+# For a set of characters: white space, and what is not seen, such as marks of the writing direction.
+UNSEEN = r"\s\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff"
+OUTER = re.compile(rf"\A[{UNSEEN}]++|(?<![{UNSEEN}])[{UNSEEN}]++\Z")
 REFERENCE = re.compile(r"&#?\w{1,10};")
 # What an inline looks like in a text: a tag, or code. Translators keep these; all others are shown as a tag.
 SHOWN = re.compile(r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>|`[^`]+`")
@@ -38,6 +43,25 @@ def flow_text(fragments: Sequence[Fragment]) -> str:
     return "".join(fragment if isinstance(fragment, str) else fragment.shown for fragment in fragments)
 
 
+def as_one_line(fragments: Sequence[Fragment]) -> list[Fragment]:
+    """Return the fragments with one space for white space in their words, nothing for a line end that is no space.
+
+    Whether it is one depends on the characters before and after it, which may be those of other fragments.
+    """
+    words = "".join(fragment for fragment in fragments if isinstance(fragment, str))
+    kept = bytearray(b"\1" * len(words))
+    for start, end in needless_line_ends(words):
+        kept[start:end] = bytes(end - start)
+    lines: list[Fragment] = []
+    at = 0
+    for fragment in fragments:
+        if isinstance(fragment, str):
+            at += len(fragment)
+            fragment = SPACE.sub(" ", "".join(compress(fragment, kept[at - len(fragment) : at])))
+        lines.append(fragment)
+    return lines
+
+
 def core_words(fragments: Sequence[Fragment]) -> tuple[int, int, list[Fragment]]:
     """Return start and stop of `core_range`, and the fragments between, see `disambiguate`; none without words."""
     start, stop = core_range(fragments)
@@ -48,15 +72,15 @@ def core_words(fragments: Sequence[Fragment]) -> tuple[int, int, list[Fragment]]
 def core_range(fragments: Sequence[Fragment]) -> tuple[int, int]:
     """Return start and stop of the fragments without what need not be translated around them.
 
-    That is outer space, inlines without words in them, pairs of inlines that enclose all the rest, and a label such as
-    <b>2.</b> in front.
+    That is outer space and marks of the writing direction, inlines without words in them, pairs of inlines that enclose
+    all the rest, and a label such as <b>2.</b> in front.
     """
     partner = find_partners(fragments)
     start, stop = 0, len(fragments)
 
     def is_idle(index: int) -> bool:
         fragment = fragments[index]
-        return not fragment.strip() if isinstance(fragment, str) else index not in partner
+        return not OUTER.sub("", fragment) if isinstance(fragment, str) else index not in partner
 
     while start < stop:
         if is_idle(start):

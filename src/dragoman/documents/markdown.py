@@ -11,7 +11,7 @@ from markdown_it.token import Token
 from dragoman.documents.document import Content, Document, Passage, Skipped, Span, has_letter, line_number
 from dragoman.documents.encoding import decode
 from dragoman.documents.html import ATTRIBUTES, TAG, VOID, is_translated
-from dragoman.documents.inline import Fragment, Inline, core_words, flow_text, split_translation
+from dragoman.documents.inline import Fragment, Inline, as_one_line, core_words, flow_text, split_translation
 from dragoman.documents.markdown_parser import FORMULA, SPECIAL, parser
 from dragoman.errors import plural
 
@@ -141,7 +141,7 @@ def block_passages(
     references: targets of the page's links.
     """
     for flow in flows(block.content, block.children or []):
-        first, stop, words = core_words([word for word, _, _ in flow])
+        first, stop, words = core_words(as_one_line([word for word, _, _ in flow]))
         if words:
             start, end = flow[first][1], flow[stop - 1][2]
             source = block.content[start:end]
@@ -171,23 +171,23 @@ def flows(content: str, tokens: Sequence[Token]) -> Iterator[list[tuple[Fragment
             continue
         start, end = markup_span(token)
         if at < start:
-            flow.append((SPACE.sub(" ", content[at:start]), at, start))
+            flow.append((content[at:start], at, start))
         if token.type == "hardbreak":
             yield flow
             flow = []
         elif index in closing:
             end = tokens[closing[index]].meta["span"][1]
             flow.append((Inline("", content[start:end].replace("\n", " ")), start, end))
-        elif token.type == "image" and all(child.type == "text" for child in token.children or []):
+        elif token.type == "image" and all(child.type in ("text", "softbreak") for child in token.children or []):
             label = token.meta["label"]
             flow.append((Inline("<img>", "![", "img"), start, start + 2))
-            flow.append((SPACE.sub(" ", content[start + 2 : label]), start + 2, label))
+            flow.append((content[start + 2 : label], start + 2, label))
             flow.append((Inline("</img>", link_end(content, start + 2, label, end), "", "img"), label, end))
         else:
             flow.append((fragment_of(content, token, start, end), start, end))
         at = end
     if at < len(content):
-        flow.append((SPACE.sub(" ", content[at:]), at, len(content)))
+        flow.append((content[at:], at, len(content)))
     yield flow
 
 
@@ -235,7 +235,7 @@ def fragment_of(content: str, token: Token, start: int, end: int) -> Fragment:
     shown = SPACE.sub(" ", source)
     kind, _, side = token.type.rpartition("_")
     if token.type == "softbreak":
-        return " "
+        return "\n"
     if token.type == "text_special":
         return token.content
     if token.markup == "autolink" or token.type == "brackets":

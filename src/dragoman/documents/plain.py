@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from dragoman.data.unspaced import drop_needless_line_ends
 from dragoman.documents.document import Content, Document, Passage, has_letter
 from dragoman.documents.encoding import decode
 
@@ -28,7 +29,7 @@ def plain_passages(original: str) -> Iterator[Passage]:
 def paragraph_passages(original: str) -> Iterator[Passage]:
     """Yield a passage for each paragraph, whose lines become one: blank lines are between paragraphs."""
     for paragraph in PARAGRAPH.finditer(original):
-        text = " ".join(paragraph[0].split())
+        text = " ".join(drop_needless_line_ends(paragraph[0]).split())
         if has_letter(text):
             start = paragraph.start() + len(paragraph[0]) - len(paragraph[0].lstrip())
             yield Passage(start, start + len(paragraph[0].strip()), (text,), render)

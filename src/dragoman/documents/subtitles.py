@@ -7,11 +7,20 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 
 from dragoman.documents.document import Content, Document, Passage, Skipped
 from dragoman.documents.encoding import decode, resolve_references
-from dragoman.documents.inline import Fragment, Inline, core_words, flow_text, split_translation
+from dragoman.documents.inline import (
+    OUTER,
+    UNSEEN,
+    Fragment,
+    Inline,
+    as_one_line,
+    core_words,
+    flow_text,
+    split_translation,
+)
 
 LINE = re.compile(r"([^\r\n]*)(\r\n?|\n|\Z)")
 TIME = r"(?:\d+:)?\d+:\d+(?:[.,]\d+)?"
@@ -19,9 +28,11 @@ ARROW = "-->"  # between the times of a cue
 TIMES = re.compile(rf"\s*{TIME}\s*{ARROW}\s*{TIME}(?:\s|\Z)")
 HEADER = re.compile(r"\ufeff?WEBVTT(?:\s|\Z)")  # a file with nothing else is WebVTT, too
 NUMBER = re.compile(r"\s*\d+\s*")
-DIALOGUE = re.compile(r"\s*(?:<[^<>]*>\s*)*[-–—]")  # another speaker begins
-TAG = re.compile(r"<(/?)([a-zA-Z]\w*+)?[^<>]*+>|\{\\[^{}]*+\}")
-LINE_ENDS = re.compile(r"[\r\n]+")
+TAG = re.compile(r"<(/?)([a-zA-Z]\w*+)?[^<>]*+>|\{\\[^{}]*+\}|&(?:lrm|rlm);")
+DIALOGUE = re.compile(rf"(?:[{UNSEEN}]|{TAG.pattern})*+[-–—]")  # another speaker begins
+WORD_TIME = re.compile(rf"<{TIME}>")  # when the words that follow it are spoken
+# The end of a line with what is not seen around it.
+LINE_END = re.compile(rf"(?<![{UNSEEN}])[{UNSEEN}]*[\r\n][{UNSEEN}]*")
 CLOSING = {"Pe", "Pf", "Po"}  # punctuation that may not begin a line
 
 
@@ -68,20 +79,26 @@ def cues(lines: Sequence[re.Match[str]], vtt: bool) -> Iterator[list[re.Match[st
     or the like.
     """
     after_cue = False
-    for blank, group in groupby(lines, key=lambda line: not line[1].strip()):
+    for blank, group in groupby(lines, key=lambda line: not (line[1] if vtt else line[1].strip())):
         if blank:
             continue
         block = list(group)
         times = [index for index, line in enumerate(block) if TIMES.match(line[1])]
-        if vtt and (not times or times[0] > 1):
+        if vtt and not times:
             continue
-        # Before the times of a cue is its number; in SubRip, an empty line may be missing between two cues.
-        ends = [at - bool(at and NUMBER.fullmatch(block[at - 1][1])) for at in times]
+        # Before the times of a cue is its name; the empty line between two cues may be missing, or be one of spaces.
+        ends = [at - has_name(block, at) for at in times]
         if after_cue and not vtt:
             yield block[2 * begins_cue(block) : ends[0] if ends else None]
         for at, end in zip(times, [*ends, len(block)][1:], strict=True):
             after_cue = True
             yield block[at + 1 : end]
+
+
+def has_name(block: Sequence[re.Match[str]], times: int) -> bool:
+    """Return whether the line before the times of a cue is its number, or stands alone before them."""
+    alone = times > 1 and not block[times - 2][1].strip()
+    return times > 0 and (alone or NUMBER.fullmatch(block[times - 1][1]) is not None)
 
 
 def begins_cue(block: Sequence[re.Match[str]]) -> bool:
@@ -101,13 +118,14 @@ def passages(original: str, cue: Sequence[re.Match[str]], vtt: bool) -> Iterator
             yield from passages(original, cue[start:end], vtt)
     elif cue:
         flow = list(fragments(original, cue[0].start(), cue[-1].end(1), vtt))
-        first, stop, words = core_words([word for word, _, _ in flow])
+        first, stop, words = core_words(as_one_line([word for word, _, _ in flow]))
         if words:
             start, end = flow[first][1], flow[stop - 1][2]
-            source = original[start:end].strip()
+            source = OUTER.sub("", original[start:end])
             start = original.index(source, start)
             inlines = [word for word in words if isinstance(word, Inline)]
-            yield Passage(start, start + len(source), (flow_text(words).strip(),), renderer(source, inlines, vtt))
+            text = OUTER.sub("", flow_text(words))
+            yield Passage(start, start + len(source), (text,), renderer(source, inlines, vtt))
 
 
 def fragments(original: str, start: int, end: int, vtt: bool) -> Iterator[tuple[Fragment, int, int]]:
@@ -120,7 +138,7 @@ def fragments(original: str, start: int, end: int, vtt: bool) -> Iterator[tuple[
         if at < tag.start():
             yield as_words(original[at : tag.start()], vtt), at, tag.start()
         name = (tag[2] or "").lower()
-        source = join_lines(tag[0])
+        source = LINE_END.sub(" ", tag[0])
         yield (
             Inline(source if name else "", source, "" if tag[1] else name, name if tag[1] else ""),
             tag.start(),
@@ -132,19 +150,9 @@ def fragments(original: str, start: int, end: int, vtt: bool) -> Iterator[tuple[
 
 
 def as_words(source: str, vtt: bool) -> str:
-    """Return a piece of a cue's text with spaces for line ends and, with `vtt`, characters for references (&amp;)."""
-    line = join_lines(source)
-    return resolve_references(line) if vtt else line
-
-
-def join_lines(text: str) -> str:
-    """Return the text with a space for each line end and the white space around it."""
-    first, *others = LINE_ENDS.split(text)
-    if not others:
-        return text
-    *between, last = others
-    words = filter(None, map(str.strip, between))
-    return " ".join([first.rstrip(), *words, last.lstrip()])
+    """Return a piece of a cue's text with line feeds for line ends and, with `vtt`, characters for references."""
+    lines = LINE_END.sub("\n", source)
+    return resolve_references(lines) if vtt else lines
 
 
 def renderer(source: str, inlines: Sequence[Inline], vtt: bool) -> Callable[[Sequence[str]], Content]:
@@ -152,19 +160,23 @@ def renderer(source: str, inlines: Sequence[Inline], vtt: bool) -> Callable[[Seq
 
     source: the text of the cue as it is in the file; inlines: its tags; vtt: whether the file is WebVTT, in which &, <
     and > are escaped. Where the translation lacks a tag, or they do not nest as before, all of them follow its words.
+    The times of words stay in their order.
     """
-    ends = [line[2] for line in LINE.finditer(source) if line[2]]
+    ends = LINE_END.findall(source)
+    times = {inline: None for inline in inlines if WORD_TIME.fullmatch(str(inline.original))}
 
     def render(translations: Sequence[str]) -> Content:
         words, is_complete = split_translation(translations[0].replace(ARROW, "→"), inlines)
         if not is_complete:
             words = [" ".join(word.strip() for word in words if isinstance(word, str)), *inlines]
+        in_order = iter(times)
+        words = [next(in_order) if isinstance(word, Inline) and word in times else word for word in words]
         parts = [
             str(word.original) if isinstance(word, Inline) else escape(word, quote=False) if vtt else word
             for word in words
         ]
         lines = wrap("".join(parts), len(ends) + 1)
-        return [(ends[0] if ends else "").join(lines)]
+        return [*chain.from_iterable(zip(["", *ends], lines, strict=False))]
 
     return render
 

@@ -4,6 +4,7 @@ defusedxml checks that a file is plain XML, without entities; after that, a patt
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from defusedxml.ElementTree import ParseError
 from dragoman.data.xml import MAX_DEPTH, XmlParser
 from dragoman.documents.document import Content, Document, Passage, Skipped, Span, has_letter, line_number
 from dragoman.documents.encoding import decode, resolve_references
-from dragoman.documents.inline import SPACE, Fragment, Inline, core_words, flow_text, render_markup, trim
+from dragoman.documents.inline import SPACE, Fragment, Inline, as_one_line, core_words, flow_text, render_markup, trim
 from dragoman.errors import plural
 from dragoman.text import placeholders
 
@@ -25,7 +26,7 @@ MARKUP = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
-ATTRIBUTE = re.compile(rf"([^\s=]+)\s*=\s*({QUOTED})")
+ATTRIBUTE = re.compile(rf"(?<=\s)([^\s=]++)\s*=\s*({QUOTED})")
 NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML cannot hold
 LINE_END_REFERENCE = re.compile(r"(&#(?:0*1[03]|x0*[aAdD]);)")
 LINE_END = re.compile(rf"(\r\n?|\n|{LINE_END_REFERENCE.pattern[1:-1]})")
@@ -33,7 +34,8 @@ ENCODING = re.compile(rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([\w.:-]{1,40}
 SPANNING = {"g", "pc", "mrk"}  # elements with text in them; what others hold is code of the original document
 CLOSED_BY = {"bpt": "ept", "bx": "ex", "sc": "ec", "sm": "em"}  # codes that begin and end without being one element
 CLOSES = {last: first for first, last in CLOSED_BY.items()}
-UNTRANSLATED = {"new", "needs-translation", "initial"}  # states in which a target may be a copy of its source
+# States in which a target may be a copy of its source.
+UNTRANSLATED = {"new", "needs-translation", "needs-l10n", "initial"}
 # What a new translation is: in 1.2 an attribute of the target, in 2.x one of the segment.
 REVIEW = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}
 TRANSLATED = {"state": "translated"}
@@ -99,8 +101,8 @@ class DepthCheck:
 def parse_xliff(data: bytes) -> Document:
     """Return the document whose texts are the lines of each source without a translation.
 
-    A target is missing if it is absent, empty, or a copy of its source in a state such as 'new'. A file that is not
-    XLIFF, or declares entities, has no texts; `skipped` of the document says so.
+    A target is missing if it is absent, has no words, or is a copy of its source in a state such as 'new'. A file that
+    is not XLIFF, or declares entities, has no texts; `skipped` of the document says so.
     """
     declared = ENCODING.match(data)
     original, encoding = decode(data, declared[1].decode() if declared else "", "xmlcharrefreplace")
@@ -113,11 +115,12 @@ def parse_xliff(data: bytes) -> Document:
     except (ParseError, ValueError) as error:
         reason = f"not XLIFF ({error})"
     else:
-        left: list[int] = []
-        texts = list(passages(original, root, left))
-        sections = f"{plural(len(left), 'CDATA section')} with text from here on: left untranslated"
-        skipped = [Skipped(line_number(original, left[0]), sections)] if left else []
-        return Document(original, encoding, texts, skipped)
+        sections: list[int] = []
+        left = Counter({"translated before": 0, "approved": 0})
+        texts = list(passages(original, root, sections, left))
+        reason = f"{plural(len(sections), 'CDATA section')} with text from here on: left untranslated"
+        skipped = [Skipped(line_number(original, sections[0]), reason)] if sections else []
+        return Document(original, encoding, texts, skipped, left=left, entry="unit")
     return Document(original, encoding, [], [Skipped(0, reason)], readable=False)
 
 
@@ -141,29 +144,80 @@ def read_tree(original: str) -> Element:
     return next(element for element in path[0].children if element.name)
 
 
-def passages(original: str, root: Element, left: list[int]) -> Iterator[Passage]:
-    """Yield a passage for each untranslated unit (1.2) or segment (2.x). Add places of CDATA with text to `left`."""
+def passages(original: str, root: Element, sections: list[int], left: Counter[str]) -> Iterator[Passage]:
+    """Yield a passage for each untranslated unit (1.2) or segment (2.x).
+
+    Add places of CDATA with text to `sections`, and units that are left alone because of their state to `left`.
+    """
     todo = [(root, Setting())]
     while todo:
         element, around = todo.pop()
         setting = element.within(around)
         if element.name not in ("trans-unit", "segment"):
             todo += [(child, setting) for child in reversed(element.children)]
-        elif setting.translated and element.attributes.get("approved") != "yes":
-            yield from unit_passages(original, element, setting, left)
+        elif not setting.translated:
+            continue
+        elif element.attributes.get("approved") == "yes":
+            left["approved"] += 1
+        elif is_translated(original, element):
+            left["translated before"] += 1
+        else:
+            yield from unit_passages(original, element, setting, sections)
 
 
-def unit_passages(original: str, unit: Element, setting: Setting, left: list[int]) -> Iterator[Passage]:
-    """Yield one passage for a unit or segment, none if it is translated or has no text; left: see `passages`."""
+def is_translated(original: str, unit: Element) -> bool:
+    """Return whether a unit or segment has a target with words that is not just a copy of its source."""
+    target = unit.child("target")
+    if target is None or not any(is_words and text.strip() for is_words, text in contents(original, target)):
+        return False
+    state = (target if unit.name == "trans-unit" else unit).attributes.get("state")
+    sources = filter(None, (unit.child("source"), unit.child("seg-source")))
+    return state not in UNTRANSLATED or all(
+        spelling(original, source) != spelling(original, target) for source in sources
+    )
+
+
+def spelling(original: str, element: Element) -> str:
+    """Return what is in an element, to compare it with another one, in which white space and references may differ."""
+    parts = (text if is_words else f"\0{text}\0" for is_words, text in contents(original, element))
+    return SPACE.sub(" ", "".join(parts)).strip()
+
+
+def contents(original: str, element: Element, is_words: bool = True) -> Iterator[tuple[bool, str]]:
+    """Yield what is in an element, but for comments and the markers of segments: text, and whether it is words.
+
+    Tags are none, nor is code of the original document, in which `is_words` is False.
+    """
+    at = element.inner
+    for child in element.children:
+        yield is_words, resolve_references(original[at : child.start])
+        at = child.end
+        if section := CDATA.fullmatch(original, child.start, child.end):
+            yield is_words, section[1]
+        elif child.attributes.get("mtype") == "seg":
+            yield from contents(original, child, is_words)
+        elif child.name:
+            yield False, f"{child.name} {sorted(child.attributes.items())}"
+            yield from contents(original, child, is_words and child.name in SPANNING)
+            yield False, "/"
+    yield is_words, resolve_references(original[at : element.inner_end])
+
+
+def cdata_sections(original: str, element: Element) -> Iterator[re.Match[str]]:
+    """Yield the CDATA sections in an element."""
+    for child in element.children:
+        if section := CDATA.fullmatch(original, child.start, child.end):
+            yield section
+        yield from cdata_sections(original, child)
+
+
+def unit_passages(original: str, unit: Element, setting: Setting, sections: list[int]) -> Iterator[Passage]:
+    """Yield one passage for a unit or segment, none if it has no text; sections: see `passages`."""
     source, target = unit.child("seg-source", "source"), unit.child("target")
     if source is None:
         return
-    if target is not None and (present := original[target.inner : target.inner_end]).strip():
-        state = (target if unit.name == "trans-unit" else unit).attributes.get("state")
-        if state not in UNTRANSLATED or present != original[source.inner : source.inner_end]:
-            return
-    sections = CDATA.finditer(original, source.inner, source.inner_end)
-    left += [section.start() for section in sections if has_letter(placeholders.remove(section[1])[0])]
+    of_source = cdata_sections(original, source)
+    sections += [section.start() for section in of_source if has_letter(placeholders.remove(section[1])[0])]
     flows = list(text_flows(original, source, source.within(setting).lines_kept))
     if not flows:
         return
@@ -222,12 +276,12 @@ def text_flows(original: str, source: Element, lines_kept: bool) -> Iterator[Flo
     With `lines_kept`, each of its lines is a text of its own.
     """
     flow: list[tuple[Fragment, Span]] = []
-    end_of_text = ("\n", Span(source.inner_end, source.inner_end))
+    end_of_text = (None, Span(source.inner_end, source.inner_end))
     for fragment, span in [*fragments(original, source, lines_kept), end_of_text]:
-        if fragment != "\n":
+        if fragment is not None:
             flow.append((fragment, span))
             continue
-        first, stop, words = core_words([fragment for fragment, _ in flow])
+        first, stop, words = core_words(as_one_line([fragment for fragment, _ in flow]))
         if words:
             start, end = flow[first][1].start, flow[stop - 1][1].end
             if isinstance(words[0], str):
@@ -239,8 +293,8 @@ def text_flows(original: str, source: Element, lines_kept: bool) -> Iterator[Flo
         flow = []
 
 
-def fragments(original: str, element: Element, lines_kept: bool) -> Iterator[tuple[Fragment, Span]]:
-    """Yield what is in an element, with its place: text, tags, and a line feed where a text ends; see `text_flows`."""
+def fragments(original: str, element: Element, lines_kept: bool) -> Iterator[tuple[Fragment | None, Span]]:
+    """Yield what is in an element, with its place: text, tags, and None where a text ends; see `text_flows`."""
     line_end = LINE_END if lines_kept else LINE_END_REFERENCE
     at = element.inner
     for child in [*element.children, None]:
@@ -249,7 +303,7 @@ def fragments(original: str, element: Element, lines_kept: bool) -> Iterator[tup
             span = Span(at, at + len(part))
             at = span.end
             if part:
-                yield "\n" if line_end.fullmatch(part) else SPACE.sub(" ", resolve_references(part)), span
+                yield None if line_end.fullmatch(part) else resolve_references(part), span
         if child is None:
             return
         at = child.end
@@ -260,9 +314,9 @@ def fragments(original: str, element: Element, lines_kept: bool) -> Iterator[tup
             opens = child.name if child.name in CLOSED_BY else ""
             yield Inline("", span, opens, CLOSES.get(child.name, "")), span
         elif child.attributes.get("mtype") == "seg":
-            yield "\n", opening
+            yield None, opening
             yield from fragments(original, child, lines_kept)
-            yield "\n", closing
+            yield None, closing
         else:
             yield Inline("", opening, opens=child.name), opening
             yield from fragments(original, child, lines_kept)

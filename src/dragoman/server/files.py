@@ -108,7 +108,7 @@ def translate_document(
             translated += [result.text for result in results]
             progress(len(translated), faults)
     call.service.usage.add(call.caller, sum(map(len, texts)))
-    return document.fill(translated)
+    return document.fill(translated, language, task.target)
 
 
 def safe_name(name: str, ending: str = "") -> str:

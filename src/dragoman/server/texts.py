@@ -64,7 +64,7 @@ def translate_texts(call: Call, texts: Sequence[str], sources: Sequence[str], ta
         for index in same:
             passages = tuple(next(translated) for _ in documents[index].texts)
             parts = sum(len(line.segments) for line in passages if translator.cuts_sentence(line))
-            results[index] = replace(put_together(documents[index], passages, task), parts=parts)
+            results[index] = replace(put_together(documents[index], passages, source, task), parts=parts)
     call.service.usage.add(call.caller, sum(map(len, texts)))
     return results
 
@@ -115,17 +115,18 @@ def translators_of(call: Call, source: str, task: Task) -> list[Translator]:
     return legs
 
 
-def put_together(document: Document, translations: Sequence[Translation], task: Task) -> Translated:
+def put_together(document: Document, translations: Sequence[Translation], source: str, task: Task) -> Translated:
     """Return a document with its texts translated, and its alternatives: the second best of all texts, and so on.
 
-    A text with fewer alternatives than others keeps its last one.
+    A text with fewer alternatives than others keeps its last one. source: the language of the texts.
     """
     ranked = [(line, *line.alternatives) for line in translations]
     count = max((len(choices) for choices in ranked), default=1)
     scores: dict[str, float] = {}
     for rank in range(count):
         chosen = [choices[min(rank, len(choices) - 1)] for choices in ranked]
-        scores.setdefault(document.fill_text([line.text for line in chosen]), sum(line.score for line in chosen))
+        text = document.fill_text([line.text for line in chosen], source, task.target)
+        scores.setdefault(text, sum(line.score for line in chosen))
     best, *others = scores
     others = others[: task.alternatives]
     return Translated(document, tuple(translations), best, tuple(others), tuple(scores[other] for other in others))

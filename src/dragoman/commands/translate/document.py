@@ -1,12 +1,16 @@
 """Translate a file as a whole document: only its texts change."""
 
+from pathlib import Path
+
 from dragoman.commands.translate.options import Options
 from dragoman.commands.translate.report import TranslationReport
 from dragoman.console import LineProgress
 from dragoman.data.lines import read_blocks
 from dragoman.documents import read_document
 from dragoman.errors import DragomanError, UsageError, plural
+from dragoman.model_folder import fetch_model
 from dragoman.storage.output import open_output
+from dragoman.text.languages import read_languages
 from dragoman.translation.translator import Translator
 
 BLOCK = 1024  # texts translated together
@@ -33,6 +37,7 @@ def translate_document(translator: Translator, options: Options, progress: LineP
         if not document.readable:
             raise DragomanError(f"{location}: {reason}; nothing is written")
         progress.log(f"{location}: {reason}")
+    languages = read_languages(fetch_model(Path(options.model))) or ()
     report = TranslationReport(progress, translator)
     texts, lines = document.texts, document.lines
     outputs: list[str] = []
@@ -45,11 +50,11 @@ def translate_document(translator: Translator, options: Options, progress: LineP
                 report.add(f"{options.input}:{line}: '{text[:SHOWN]}'", translation)
             outputs += [translation.text for translation in translations]
             progress.advance(sum(map(len, block)))
-        target.write(document.fill(outputs))
+        target.write(document.fill(outputs, *languages))
         target.flush()
     report.summarise()
     if document.left is not None:
         done = len(document.changes(outputs))
         counts = {**document.left, "still empty": len(document.passages) - done}
         left = "".join(f", {count:,} {state}" for state, count in counts.items() if count)
-        progress.log(f"{options.input}: {plural(done, 'message')} translated{left}")
+        progress.log(f"{options.input}: {plural(done, document.entry)} translated{left}")
