@@ -77,8 +77,27 @@ def quoted(text: str) -> str:
     return f'"{text}"'
 
 
+def xliff_12(pairs: Sequence[Pair], state: str = 'state="final"') -> bytes:
+    units = "\n".join(
+        f'<trans-unit id="{number}"><source>{xml(source)}</source><target {state}>{xml(target)}</target></trans-unit>'
+        for number, (source, target) in enumerate(pairs)
+    )
+    languages = 'source-language="en-US" target-language="ko"'
+    return f'<xliff version="1.2"><file {languages} xml:space="preserve"><body>{units}</body></file></xliff>'.encode()
+
+
+def xliff_2(pairs: Sequence[Pair]) -> bytes:
+    segments = "\n".join(
+        f'<segment state="reviewed"><source>{xml(source)}</source><target>{xml(target)}</target></segment>'
+        for source, target in pairs
+    )
+    head = 'xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en" trgLang="ko"'
+    return f'<xliff {head}><file id="f"><unit id="u" xml:space="preserve">{segments}</unit></file></xliff>'.encode()
+
+
 WRITERS: dict[str, Callable[[Sequence[Pair]], bytes]] = {
     "tsv": tsv, "csv": csv_rows, "jsonl": jsonl, "parquet": parquet, "tmx": tmx, "po": po,
+    "xlf": xliff_12, "xliff": xliff_2,
 }  # fmt: skip
 CODECS = {"": None, ".gz": "gzip", ".zst": "zstd"}
 
@@ -135,6 +154,7 @@ EN, KO = (text(side) for side in zip(*CLEAN, strict=True))
 EN_LINES, KO_LINES = EN.split(b"\n")[:-1], KO.split(b"\n")[:-1]
 LONG = b"a\t" + b"b" * 1000 + b"\n"
 LONG_RECORD = {"source": "a", "target": "b" * (2 << 20)}
+DRAFT = b'<trans-unit id="x"><source>a</source><target state="new">b</target></trans-unit></body>'
 RECORD = json.dumps({"source": SOURCE, "target": TARGET}).encode()
 
 
@@ -279,6 +299,17 @@ HOSTILE = [
     Hostile("TMX unit of others",
             {"a.tmx": tmx(CLEAN).replace(b"</body>", b'<tu><tuv lang="fr"><seg>x</seg></tuv></tu></body>')},
             "language", CLEAN),
+    *[Hostile(f"TMX {name}", {"a.tmx": tmx(changed("SLOT")).replace(b"SLOT", written)}, finds, changed(read))
+      for name, written, finds, read in (
+          ("VT", b"a\vb", "line-separator", "a\vb"), ("VT as a reference", b"a&#x00B;b", "line-separator", "a\vb"),
+          ("NUL", b"a\0b", "nul", "a\0b"), ("escape", b"a&#27;b", "control-character", "a\x1bb"),
+          ("surrogate", b"a&#xD800;b", "replacement-character", "a\ufffdb"),
+      )],
+    # XLIFF.
+    Hostile("XLIFF draft", {"a.xlf": xliff_12(CLEAN).replace(b"</body>", DRAFT)}, "unfinished", CLEAN),
+    Hostile("XLIFF cut off", {"a.xlf": xliff_12(CLEAN)[:-30]}, "unreadable", "a.xlf: not a readable XLIFF file"),
+    Hostile("XLIFF of another root", {"a.xliff": tmx(CLEAN)}, "unreadable", "its root is 'tmx'"),
+    Hostile("XLIFF VT", {"a.xliff": xliff_2(changed("a\vb"))}, "line-separator", changed("a\vb")),
     # Catalogues.
     Hostile("PO syntax", po_message('msgid "a"b"\nmsgstr "b"'), "unreadable", "not a readable PO file"),
     Hostile("PO open quote", po_message('msgid "a\nmsgstr "b"'), "unreadable", "a.po:184: not a readable PO file"),

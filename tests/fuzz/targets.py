@@ -118,8 +118,10 @@ def with_file(data: bytes, name: str) -> Path:
 
 CORPUS_WORDS = {
     ".tmx": ["<![CDATA[", "]]>", "<bpt>", "&#10;", "&amp;", 'encoding="utf-16"'],
+    ".xlf": ["<![CDATA[", "]]>", "<g>", "<ph>", "&#11;", 'approved="yes"', 'state="new"', 'xml:space="default"'],
     ".po": ["#~|", "#|", "#.", "#:", "msgctxt", "msgid_plural", "msgstr[1]"],
 }
+CORPUS_WORDS[".xliff"] = CORPUS_WORDS[".xlf"]
 
 
 def check_rows(spec: CorpusSpec) -> None:

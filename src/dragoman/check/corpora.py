@@ -27,7 +27,7 @@ from dragoman.storage.writing import atomic_file, draft_of, name_errors
 MAX_PASSES = 10
 UNFIT = {"unreadable", "line-counts", "direction"}
 # Problems of which each is a row less.
-LEAVE_OUT = {"utf-8", "columns", "record", "fuzzy", "obsolete", "plural", "language"}
+LEAVE_OUT = {"utf-8", "columns", "record", "fuzzy", "obsolete", "unfinished", "plural", "language"}
 
 CorpusSets = Mapping[str, tuple[CorpusSpec, ...]]  # "train" first, then "dev" and "test" where there are any
 

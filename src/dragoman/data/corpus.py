@@ -14,9 +14,10 @@ REASONS: dict[Kind, str] = {
     "empty": "pairs with an empty side",
     "fuzzy": "fuzzy messages",
     "obsolete": "obsolete messages",
+    "unfinished": "units whose translation is not finished",
     "plural": "messages with three or more plural forms",
     "variant": "further translations into the same language",
-    "language": "units in neither of the two languages",
+    "language": "units in other languages",
 }
 
 

@@ -42,6 +42,10 @@ def read_rows(spec: CorpusSpec, on_problem: OnProblem) -> Iterator[Row]:
             from dragoman.data.po import read_po
 
             return read_po(file, on_problem)
+        case ".xlf" | ".xliff":
+            from dragoman.data.xliff import read_xliff
+
+            return read_xliff(file, on_problem)
         case "":
             return read_two_files(file, spec.files[1], on_problem)
     raise ValueError(f"read_rows has no case for '{spec.format}'")

@@ -13,7 +13,7 @@ from dragoman.config.fields import check_texts
 from dragoman.data.lines import FOLDER, codec_of, display_path, no_such_file
 from dragoman.errors import DragomanError, UsageError
 
-OF_PAIRS = (".tsv", ".csv", ".jsonl", ".parquet", ".tmx", ".po")  # one file holds both sides
+OF_PAIRS = (".tsv", ".csv", ".jsonl", ".parquet", ".tmx", ".po", ".xlf", ".xliff")  # one file holds both sides
 WITH_COLUMNS = (".csv", ".jsonl", ".parquet", ".tmx")  # columns= says which texts are read
 WITH_HEADER = ("", ".tsv", ".csv")  # the first row may be the names of the columns; "": two files of plain text
 DEFAULT_COLUMNS = ("source", "target")  # of CSV, JSON lines and Parquet

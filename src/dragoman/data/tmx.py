@@ -1,19 +1,16 @@
 """Read translation memories (TMX): one translation unit at a time, and no more of XML than a memory needs."""
 
-import re
 from collections.abc import Iterator
 
-from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import ParseError
-
-from dragoman.data.lines import LONGEST_LINE, OnProblem, Problem, Row, display_path, join_lines, read_blocks
-from dragoman.data.xml import MAX_DEPTH, XmlParser
+from dragoman.config.languages import base_language
+from dragoman.data.lines import OnProblem, Problem, Row, display_path, join_lines
+from dragoman.data.xml import MAX_DEPTH, read_units, with_controls
 from dragoman.errors import DragomanError
 
 NATIVE_CODE = {"bpt", "ept", "ph", "it", "ut"}  # what these hold is markup of the original document
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-STEP = 1 << 16  # bytes that are parsed before the size of the open unit is checked again
 MAX_NAMED = 20  # languages in a message
+Unit = list[tuple[str, str]]  # (language, text)
 
 
 def read_tmx(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) -> Iterator[Row]:
@@ -24,41 +21,23 @@ def read_tmx(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
     units that have texts, but in neither language, which are left out. Raise DragomanError where the file is damaged,
     declares XML entities, or has no text in one of the languages.
     """
-    units = Units()
-    parser = XmlParser(target=units)
-    number = since = 0
+    target = Units()
     seen: set[str] = set()
     has_text = [False, False]  # whether any unit has the source language, and the target language
-    try:
-        for block in read_blocks(path):
-            for start in range(0, len(block), STEP):
-                parser.feed(block[start : start + STEP])
-                since = 0 if units.complete else since + STEP
-                if since > LONGEST_LINE:
-                    raise ValueError(f"a unit of more than {LONGEST_LINE >> 20} MiB")
-                for unit in units.complete:
-                    number += 1
-                    columns = columns or two_languages(unit, units.source)
-                    if len(seen) < MAX_NAMED:
-                        seen |= {language for language, _ in unit}
-                    texts = [[text for language, text in unit if is_language(language, column)] for column in columns]
-                    if unit and not any(texts):
-                        on_problem(Problem("language", path, number))
-                        continue
-                    for which, side in enumerate(texts):
-                        has_text[which] |= bool(side)
-                        if len(side) > 1:
-                            on_problem(Problem("variant", path, number))
-                    sides = (join_lines(side[0], path, number, on_problem) if side else "" for side in texts)
-                    yield Row(number, *sides)
-                units.complete.clear()
-        parser.close()
-    except DefusedXmlException:
-        raise DragomanError(
-            f"{display_path(path)}: declares XML entities, which a translation memory does not need"
-        ) from None
-    except (ParseError, ValueError, LookupError) as error:
-        raise DragomanError(f"{display_path(path)}: not a readable TMX file: {error}") from None
+    for number, unit in enumerate(read_units(path, "TMX", target), start=1):
+        columns = columns or two_languages(path, unit, target.source)
+        if len(seen) < MAX_NAMED:
+            seen |= {language for language, _ in unit}
+        texts = [[text for language, text in unit if is_language(language, column)] for column in columns]
+        if unit and not any(texts):
+            on_problem(Problem("language", path, number))
+            continue
+        for which, side in enumerate(texts):
+            has_text[which] |= bool(side)
+            if len(side) > 1:
+                on_problem(Problem("variant", path, number))
+        sides = (join_lines(side[0], path, number, on_problem) if side else "" for side in texts)
+        yield Row(number, *sides)
     for column, present in zip(columns or (), has_text, strict=False):
         if not present:
             raise DragomanError(
@@ -70,9 +49,9 @@ class Units:
     """The parser's target object: it collects each translation unit as [(language, text), ...]."""
 
     def __init__(self) -> None:
-        self.complete: list[list[tuple[str, str]]] = []
+        self.complete: list[Unit] = []
         self.source = ""
-        self.unit: list[tuple[str, str]] = []
+        self.unit: Unit = []
         self.language = ""
         self.open: list[str] = []  # elements
         self.text: list[str] | None = None  # of the segment
@@ -100,27 +79,30 @@ class Units:
         """Close an element; with a segment, add its text to the unit, with a unit, add that to `complete`."""
         self.open.pop()
         if tag == "seg" and self.text is not None:
-            self.unit.append((self.language, "".join(self.text)))
+            self.unit.append((self.language, with_controls("".join(self.text))))
             self.text = None
         elif tag == "tu":
             self.complete.append(self.unit)
 
 
-def two_languages(unit: list[tuple[str, str]], source: str) -> tuple[str, str]:
-    """Return the source and the target language of a unit that has two. Raise ValueError where it has not.
+def two_languages(path: str, unit: Unit, source: str) -> tuple[str, str]:
+    """Return the source and the target language of a unit that has two. Raise DragomanError where it has not.
 
-    source: the source language by the header, '' where that does not say. Other units may be of other regions: 'en-US'
-    is 'en' unless both languages are.
+    source: the source language by the header, '' where that does not say. A language is the same in all regions, 'en'
+    for 'en-US' and 'en-GB', unless these two are the languages.
     """
     languages = list(dict.fromkeys(language for language, _ in unit))
-    if len(languages) != 2:
-        raise ValueError(
-            f"name two languages with columns=en,de; its first unit has {', '.join(languages[:MAX_NAMED]) or 'no text'}"
+    bases = list(dict.fromkeys(map(base_language, languages)))
+    names = bases if len(bases) == 2 else languages
+    if len(names) != 2:
+        present = ", ".join(languages[:MAX_NAMED]) or "no text"
+        raise DragomanError(
+            f"{display_path(path)}: name two languages with columns=en,de; its first unit has {present}"
         )
-    if source and [is_language(language, source) for language in languages] == [False, True]:
-        languages.reverse()
-    first, second = (re.split("[-_]", language)[0] for language in languages)
-    return (first, second) if first.lower() != second.lower() else (languages[0], languages[1])
+    header = base_language(source) if names is bases else source
+    if source and [is_language(name, header) for name in names] == [False, True]:
+        names.reverse()
+    return names[0], names[1]
 
 
 def is_language(language: str, wanted: str) -> bool:
