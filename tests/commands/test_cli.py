@@ -25,7 +25,7 @@ from processes import Command, wait_for
 
 from dragoman.cli import COMMANDS, main
 from dragoman.config import RunConfig, SearchConfig
-from dragoman.config.languages import parse_pair
+from dragoman.config.languages import LanguagePair, parse_pair
 from dragoman.data.corpus import Pair
 from dragoman.data.lines import read_lines
 from dragoman.data.tokenizer import EOS, Tokenizer
@@ -1058,6 +1058,24 @@ def test_messages_of_a_catalogue_are_counted(dragoman, trained: Path):
     ran = dragoman("translate", "-m", trained, "-i", "b.po", "-o", "c.po")
     assert "b.po: 0 messages translated, 3 translated before, 1 fuzzy\n" in ran.err
     assert Path("b.po").read_bytes() == Path("c.po").read_bytes()
+
+
+def test_units_of_xliff_are_counted(dragoman, trained: Path):
+    units = "<source>The dog</source>", "<source>The cat</source><target>Katze</target>"
+    body = "".join(f"<trans-unit>{unit}</trans-unit>" for unit in units)
+    Path("a.xlf").write_text(f'<xliff version="1.2"><file><body>{body}</body></file></xliff>')
+    ran = dragoman("translate", "-m", trained, "-i", "a.xlf", "-o", "b.xlf")
+    assert "a.xlf: 1 unit translated, 1 translated before\n" in ran.err
+
+
+@pytest.mark.parametrize("pair", [LanguagePair("en", "de"), None])
+def test_page_gets_the_language_that_the_model_records(
+    dragoman, trained: Path, monkeypatch: pytest.MonkeyPatch, pair: LanguagePair | None
+):
+    monkeypatch.setattr("dragoman.commands.translate.document.read_languages", lambda folder: pair)
+    Path("a.html").write_text('<html lang="en-GB"><p>The dog</p></html>')
+    dragoman("translate", "-m", trained, "-i", "a.html", "-o", "b.html")
+    assert Path("b.html").read_text().startswith('<html lang="de"><p>' if pair else '<html lang="en-GB"><p>')
 
 
 def test_windows_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
