@@ -42,7 +42,8 @@ test-nightly: .venv/test.installed
 # crowds, hundreds of slow clients. It also runs Debian's slowhttptest, if that is installed.
 test-server: .venv/test.installed
 	$(BIN)/python -m pytest -m slow -rP --show-capture=stdout tests/server/test_any_request.py tests/server/test_access.py \
-	  tests/server/test_crowds.py tests/server/test_slow_clients.py
+	  tests/server/test_crowds.py tests/server/test_slow_clients.py tests/server/test_without_keys.py \
+	  tests/server/test_stopping.py
 
 # One minute for each reader of strangers' bytes, one after another; some targets, for less: make fuzz SECONDS=10 TARGETS="config state"
 SECONDS = 60

@@ -230,6 +230,8 @@ class Server(uvicorn.Server):
         """Begin to listen, and say so."""
         self.loop = asyncio.get_running_loop()
         self.loop.set_exception_handler(self._report)
+        if self.service.stopping:  # a signal came before there was a loop
+            self.loop.call_later(NOTICE, self._stop_listening)
         await super().startup(sockets)
         if self.greeting:
             print(self.greeting, file=sys.stderr, flush=True)
