@@ -740,7 +740,7 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
         item.get_by_text("saved, and deleted on the server").wait_for()
         assert tab.evaluate(asks)
         expect(tab.locator("#document")).to_be_focused()  # the button is gone
-        until(lambda: keeping.ask("GET", "/api/v1/documents").json["documents"] == [])
+        until(lambda: not list(tmp_path.glob("documents/*.json")))
         # One of which something is wrong, with the lines.
         faults = [{"line": 0, "flag": "all of it"}, {"line": 7, "flag": "loop"}]
         done = {"id": "x", "name": "odd.txt", "status": "done", "texts": 2, "translated": 2, "faults": faults}
@@ -765,9 +765,9 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
             {"name": "long.txt", "mimeType": "text/plain", "buffer": many.encode()}
         )
         tab.get_by_text("of 200 texts").wait_for()
-        assert len(keeping.ask("GET", "/api/v1/documents").json["documents"]) == 1
+        assert len(list(tmp_path.glob("documents/*.json"))) == 1
         tab.get_by_role("button", name="Cancel").and_(tab.locator("li button")).click()
-        until(lambda: keeping.ask("GET", "/api/v1/documents").json["documents"] == [])
+        until(lambda: not list(tmp_path.glob("documents/*.json")))
         expect(item).to_have_count(1)
         item.get_by_role("button", name="Remove").click()
         expect(item).to_have_count(0)
@@ -830,8 +830,8 @@ def test_document_goes_with_a_glossary_of_many_terms(visit, models: Models, tmp_
         expect(tab.locator("#terms-count")).to_have_text(f"({len(terms)})")
         tab.evaluate(DROP, TEXT)
         tab.get_by_text("translated; texts: 1").wait_for()
-        (document,) = keeping.ask("GET", "/api/v1/documents").json["documents"]
-        content = keeping.ask("GET", f"/api/v1/documents/{document['id']}/content").body
+        (file,) = tmp_path.glob("documents/*.result")
+        content = keeping.ask("GET", f"/api/v1/documents/{file.stem}/content").body
         assert content.decode() == answered(keeping, TEXT, glossary=["dog\t강아지"])[0] != answered(keeping, TEXT)[0]
 
 

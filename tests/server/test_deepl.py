@@ -25,6 +25,7 @@ from dragoman.documents.plain import paragraph_passages
 from dragoman.server import files
 from dragoman.server.keys import Key, digest
 from dragoman.server.models import Models
+from dragoman.server.shares import Shares
 from dragoman.server.table import ROUTES
 
 TEXT = "The dog sees 4 red cats."
@@ -357,7 +358,7 @@ def test_document_of_a_stopped_server_is_an_error_at_once(
     path, body = f"/v2/document/{handle.document_id}", {"document_key": handle.document_key}
     until(lambda: ask(server, "POST", path, body).json["status"] == "translating")
     assert ask(server, "POST", f"{path}/result", body).status == 503
-    monkeypatch.setattr(files, "MAX_WAITING", 1)
+    monkeypatch.setattr(files, "PLACES", Shares(0))
     with pytest.raises(deepl.TooManyRequestsException):
         client.translate_document_upload(TEXT, source_lang="EN", target_lang="KO", filename="a.txt")
     files.OWN.clear()  # as another process sees it
@@ -374,7 +375,7 @@ def test_document_of_a_stopped_server_is_an_error_at_once(
         raise Gone("stopped")
 
     monkeypatch.setattr(files, "translate_document", stop)
-    monkeypatch.setattr(files, "MAX_WAITING", 32)
+    monkeypatch.setattr(files, "PLACES", Shares(32))
     handle = client.translate_document_upload(TEXT, source_lang="EN", target_lang="KO", filename="a.txt")
     until(lambda: not files.OWN)
     (record,) = results.glob("*.json")

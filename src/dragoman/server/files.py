@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotDone
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -26,6 +27,7 @@ from dragoman.server.app import report, unexpected
 from dragoman.server.keys import digest
 from dragoman.server.reading import MAX_DOCUMENT, Refusal, Upload
 from dragoman.server.routes import Call, Route
+from dragoman.server.shares import Shares, Turns
 from dragoman.server.store import Store
 from dragoman.server.texts import Task, detect_sources, translate_lines
 from dragoman.storage.locks import lock_file
@@ -42,7 +44,9 @@ MAX_NAME = 100
 MAX_CHARACTERS = 1_000_000  # of the texts of a document
 MOSTLY_TEXT = (".md", ".txt")  # formats whose files have hardly any other characters
 MAX_WAITING = 32  # documents in memory; more are refused
-WORKERS = ThreadPoolExecutor(4, "document")  # documents that are translated at the same time; others wait
+PLACES = Shares(MAX_WAITING)
+THREADS = ThreadPoolExecutor(MAX_WAITING, "document")  # one for each document
+TURNS = Turns(4)  # documents that are translated at the same time; others wait
 OWN: dict[str, Ticket] = {}  # the documents that this process is to translate
 Fault = tuple[int, str]  # the line that it is in, from 1 (0: the whole document), and what is wrong, in words
 MAX_FAULTS = 1000  # that are kept of a document
@@ -88,10 +92,11 @@ def translate_document(
     source: str | None,
     task: Task,
     progress: Callable[[int, list[Fault]], None] = lambda done, faults: None,
+    turn: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
 ) -> bytes:
     """Return a document in the target language; source: None to detect it. Raise Refusal and what a search raises.
 
-    progress: is told how many texts are translated, and what is wrong so far.
+    progress: is told how many texts are translated, and what is wrong so far. turn: in which a block is translated.
     """
     texts, lines, translated = document.texts, document.lines, []
     faults: list[Fault] = [*document.skipped]
@@ -101,7 +106,8 @@ def translate_document(
     else:
         for start in range(0, len(texts), BLOCK):
             block = texts[start : start + BLOCK]
-            results = translate_lines(call, block, [""] * len(block), language, task)
+            with turn():
+                results = translate_lines(call, block, [""] * len(block), language, task)
             faults += [
                 (line, flag) for line, result in zip(lines[start:], results, strict=False) for flag in result.flags
             ]
@@ -231,12 +237,12 @@ def begin(call: Call, document: Document, name: str, source: str | None, task: T
 
     name: of its file; source: its language, None to detect it; key: a secret of which the record keeps the digest, for
     APIs that give one to the owner. Wait up to PROMPT seconds for a short document to be done. Raise Refusal (429)
-    where too many are waiting.
+    where too many are waiting, of all callers or of this one.
     """
-    if len(OWN) >= MAX_WAITING:
-        raise Refusal(429, "too many documents are waiting", {"Retry-After": "10"})
-    results = results_of(call)
-    identity = results.new(call.caller)
+    results, places = results_of(call), PLACES
+    if not places.take(call.caller, 1):
+        yours = "of yours " if call.caller in places.held else ""
+        raise Refusal(429, f"too many documents {yours}are waiting", {"Retry-After": "10"})
     record = {
         "name": name,
         "key": digest(key),
@@ -247,12 +253,14 @@ def begin(call: Call, document: Document, name: str, source: str | None, task: T
     }
     background = replace(call, ticket=Ticket(bulk=True), file=None)  # it goes on when the request is answered
     with contextlib.ExitStack() as place:
+        place.callback(places.give_back, call.caller, 1)
+        identity = results.new(call.caller)
         OWN[identity] = background.ticket
         place.callback(OWN.pop, identity, None)
         place.enter_context(lock_file(results.lock(identity), wait=False))
         place.callback(results.lock(identity).unlink, missing_ok=True)
         results.store.write(identity, call.caller, {**record, "status": "queued"})
-        work = WORKERS.submit(finish, background, place.pop_all(), results, identity, record, document, source, task)
+        work = THREADS.submit(finish, background, place.pop_all(), results, identity, record, document, source, task)
     with contextlib.suppress(NotDone):
         work.result(PROMPT)
     return identity
@@ -279,10 +287,12 @@ def finish(
         with contextlib.suppress(Gone, OSError):  # what cannot be written is LOST to its owner
             results.update(identity, call.caller, {**record, "status": "error", "message": message})
 
+    turn = partial(TURNS.turn, call.caller, call.ticket)
     with place:
         try:
-            progress(0, [*document.skipped])
-            content = translate_document(call, document, source, task, progress)
+            with turn():
+                progress(0, [*document.skipped])
+            content = translate_document(call, document, source, task, progress, turn)
             done = {**record, "status": "done", "translated": record["texts"]}
             results.update(identity, call.caller, done, content)
         except (DragomanError, Refusal) as error:
@@ -293,12 +303,17 @@ def finish(
 
 
 def find_result(call: Call, identity: str, key: str) -> dict[str, Any]:
-    """Return what is known of a document, for whoever has its key. Raise Refusal."""
-    record = results_of(call).find(identity, call.caller)
+    """Return what is known of a document, for whoever has its key. Raise Refusal.
+
+    Where callers have keys, it must also be theirs. Else an address would be all that tells them apart, and many people
+    may have the same one; the identity, which nobody can guess, is what one of them knows.
+    """
+    owner = call.caller if call.service.keys else None
+    record = results_of(call).find(identity, owner)
     if not hmac.compare_digest(str(record.get("key")), digest(key)):
         raise Refusal(404, "there is no document with this id and key")
     if record["status"] in UNFINISHED and not results_of(call).is_waited_for(identity):
-        record = results_of(call).find(identity, call.caller)  # it may have been finished meanwhile
+        record = results_of(call).find(identity, owner)  # it may have been finished meanwhile
         if record["status"] in UNFINISHED:
             record |= {"status": "error", "message": LOST}
     return record

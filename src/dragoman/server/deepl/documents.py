@@ -80,7 +80,7 @@ def result(call: Call) -> Response:
         raise Refusal(400, record["message"])
     if record["status"] != "done":
         raise Refusal(503, "the document is not translated yet", {"Retry-After": "1"})
-    return attachment(results_of(call).take(call.path["id"], call.caller), record["name"])
+    return attachment(results_of(call).take(call.path["id"], record["owner"]), record["name"])
 
 
 TABLE = (

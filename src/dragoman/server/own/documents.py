@@ -70,7 +70,9 @@ def send(call: Call) -> DocumentAnswer:
 
 
 def documents_of(call: Call) -> Iterator[DocumentAnswer]:
-    """Yield the documents of whoever asks that came by this API."""
+    """Yield the documents of whoever asks that came by this API; none where callers have no keys, see `find_result`."""
+    if not call.service.keys:
+        return
     for identity, _ in results_of(call).store.all(call.caller):
         try:
             yield describe(identity, find_result(call, identity, NO_KEY))
@@ -79,7 +81,7 @@ def documents_of(call: Call) -> Iterator[DocumentAnswer]:
 
 
 def list_all(call: Call) -> DocumentsAnswer:
-    """List the documents of whoever asks, and how far each is."""
+    """List the documents of a key, and how far each is; without keys, the list is empty."""
     return DocumentsAnswer(list(documents_of(call)))
 
 
@@ -100,8 +102,8 @@ def fetch(call: Call) -> Response:
 
 def delete(call: Call) -> Response:
     """Delete a document; if it is being translated, that ends."""
-    find_result(call, call.path["id"], NO_KEY)
-    results_of(call).delete(call.path["id"], call.caller)
+    record = find_result(call, call.path["id"], NO_KEY)
+    results_of(call).delete(call.path["id"], record["owner"])
     return Response(status_code=204)
 
 
