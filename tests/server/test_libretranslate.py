@@ -1,5 +1,6 @@
 """What the clients of LibreTranslate send and get, with real clients."""
 
+import json
 import os
 import resource
 from dataclasses import replace
@@ -189,6 +190,60 @@ def test_corrections_become_a_corpus(models: Models, server: Running, tmp_path: 
     lines = (tmp_path / "new" / "en-ko.tsv").read_text(encoding="utf-8").splitlines()
     pairs = [tuple(line.split("\t")) for line in lines]
     assert pairs == [(TEXT, "개 가"), ("one dog", "개"), ("two cats", "고양이"), ("one two", "하나")]
+
+
+def test_correction_with_its_original_keeps_what_was_changed(models: Models, tmp_path: Path):
+    """The control sends no original: then all lines are kept."""
+    texts, original, corrected = "one dog\n\ntwo cats\nsix", "개\n\n고양이\n육", "개\n\n고양이 둘\n육"
+    with running(models, replace(CONFIG, suggestions=str(tmp_path))) as server:
+
+        def suggest(q: str, s: str, **fields: str) -> tuple[bool, list[str]]:
+            (tmp_path / "en-ko.tsv").unlink(missing_ok=True)
+            answer = server.ask("POST", "/suggest", {"q": q, "s": s, "source": "en", "target": "ko", **fields})
+            kept = (tmp_path / "en-ko.tsv").read_text(encoding="utf-8") if (tmp_path / "en-ko.tsv").exists() else ""
+            return answer.json["success"], kept.splitlines()
+
+        changed = ["two cats\t고양이 둘"]
+        assert suggest(texts, corrected, original=original) == (True, changed)
+        assert suggest(texts, corrected) == (True, ["one dog\t개", *changed, "six\t육"])
+        assert suggest(texts, corrected, original="개") == (True, ["one dog\t개", *changed, "six\t육"])
+        assert suggest(texts, f" {original} ", original=original) == (False, [])
+        assert suggest("one\ntwo", "하나", original=" 하나\n") == (False, [])
+        assert suggest("one\ntwo", "하나", original="둘") == (True, ["one two\t하나"])
+        assert suggest("one\n ", " \n하나") == (False, [])
+
+
+def test_list_in_a_form_may_be_written_as_json(server: Running, alone: str):
+    """As older clients send it. In JSON, which has its own lists, it is a text, as is what only looks like a list."""
+    form = {"Content_Type": "application/x-www-form-urlencoded"}
+
+    def translate(q: str, **fields: str) -> Any:
+        body = urlencode({"q": q, "source": "en", "target": "ko", **fields})
+        return server.ask("POST", "/translate", body, **form).json["translatedText"]
+
+    several = json.dumps([TEXT, "7"])
+    assert translate(several) == [alone, "7"] == server.translate([TEXT, "7"]).json["translatedText"]
+    assert translate(json.dumps([TEXT])) == [alone]
+    query = urlencode({"q": several, "source": "en", "target": "ko"})
+    assert server.ask("POST", f"/translate?{query}").json["translatedText"] == [alone, "7"]
+    as_text = server.translate(several).json["translatedText"]
+    assert isinstance(as_text, str)
+    for text in ("[7]", "[]", '["7"', '["7", 7]', '[["7"]]', ' ["7"]'):
+        assert translate(text) == server.translate(text).json["translatedText"]
+    detected = server.ask("POST", "/detect", urlencode({"q": json.dumps(["개", "고양이가"])}), **form).json
+    assert detected == server.ask("POST", "/detect", {"q": ["개", "고양이가"]}).json
+    most = server.service.config.texts
+    body = urlencode({"q": json.dumps(["a"] * (most + 1)), "source": "en", "target": "ko"})
+    assert server.ask("POST", "/translate", body, **form).status == 400
+
+
+def test_limit_of_characters_says_that_it_counts_all_texts(server: Running):
+    most = server.ask("GET", "/frontend/settings").json["charLimit"]
+    refused = server.translate(["a" * (most - 5), "b" * 6])
+    assert refused.status == 413
+    assert refused.json["error"] == (
+        f"all texts of a request together may have {most:,} characters, and these have {most + 1:,}"
+    )
 
 
 # --- Extensions, and the description of it all

@@ -14,7 +14,7 @@ from dragoman.documents import FORMS, SUFFIXES
 from dragoman.server.files import attachment, file_route, open_document, results_of, safe_name, translate_document
 from dragoman.server.health import Health, live
 from dragoman.server.languages import name_of
-from dragoman.server.reading import Fields, Refusal
+from dragoman.server.reading import JSON_LIST, Fields, Refusal
 from dragoman.server.routes import BEARER, Call, Dialect, KeyField, Route, bearer, characters_in
 from dragoman.server.service import Service
 from dragoman.server.store import PRIVATE
@@ -22,7 +22,8 @@ from dragoman.server.texts import Task, as_list, check_size, detect_sources, tra
 from dragoman.storage.locks import lock_file
 from dragoman.storage.writing import open_append
 
-Texts = Annotated[str, Meta(min_length=1)] | Annotated[list[str], Meta(min_length=1)]
+# Older clients, such as those for PHP, send a form, with a list of texts as JSON in its field.
+Texts = Annotated[Annotated[str, Meta(min_length=1)] | Annotated[list[str], Meta(min_length=1)], Meta(extra=JSON_LIST)]
 
 
 class TranslateRequest(Struct):
@@ -163,6 +164,7 @@ class SuggestRequest(Struct):
     s: Annotated[str, Meta(min_length=1)]
     source: str
     target: str
+    original: Annotated[str, Meta(description="the translation before it was corrected")] = ""
     api_key: KeyField = None
 
 
@@ -173,7 +175,10 @@ class SuggestAnswer(Struct):
 
 
 def suggest(call: Call) -> SuggestAnswer:
-    """Keep a better translation of a text, for a training: line by line where both have as many lines."""
+    """Keep a better translation of a text, for a training: line by line where both have as many lines.
+
+    Of lines that are as in the original translation, if that is given, nothing is kept.
+    """
     request: SuggestRequest = call.request
     if not call.service.config.suggestions:
         raise Refusal(403, "Suggestions are disabled on this server.")
@@ -188,10 +193,8 @@ def suggest(call: Call) -> SuggestAnswer:
     for name, text in (("q", request.q), ("s", request.s)):
         if not text.strip():
             raise Refusal(400, f"Invalid request: missing {name} parameter")
-    texts, others = request.q.splitlines(), request.s.splitlines()
-    pairs = list(zip(texts, others, strict=True)) if len(texts) == len(others) else [(request.q, request.s)]
-    joined = [tuple(" ".join(text.split()) for text in pair) for pair in pairs]
-    lines = [f"{text}\t{translation}\n" for text, translation in joined if text and translation]
+    if not (lines := corrected_lines(request)):
+        return SuggestAnswer(False)
     folder = Path(call.service.config.suggestions)
     folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     path = folder / f"{source}-{target}.tsv"
@@ -201,6 +204,21 @@ def suggest(call: Call) -> SuggestAnswer:
             os.truncate(path, size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     return SuggestAnswer(True)
+
+
+def corrected_lines(request: SuggestRequest) -> list[str]:
+    """Return the lines of a corpus in a suggestion: a text, a tab, its translation, without those nobody corrected."""
+    texts, translations, originals = (text.splitlines() for text in (request.q, request.s, request.original))
+    if len(texts) != len(translations):
+        texts, translations, originals = [request.q], [request.s], [request.original]
+    elif len(originals) != len(texts):  # nobody knows which line was which
+        originals = [""] * len(texts)
+    columns = [[" ".join(line.split()) for line in lines] for lines in (texts, translations, originals)]
+    return [
+        f"{text}\t{translation}\n"
+        for text, translation, original in zip(*columns, strict=True)
+        if text and translation and translation != original
+    ]
 
 
 class FileRequest(Struct):
