@@ -1,14 +1,22 @@
 """Say for dragoman's own API what is served: the pairs of languages, and a card for each model."""
 
+import re
+from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
 
+from dragoman.data.tokenizers import SideTokenizer
 from dragoman.documents import SUFFIXES
 from dragoman.model import parameter_count
 from dragoman.server.languages import name_of
 from dragoman.server.models import Served
 from dragoman.server.routes import OWN, Call, Route
+
+WORD = re.compile(r" ([^\W\d_]{4,})")  # as a subword has it
+MAX_COMMON = 500  # words that are sent
+ENDING = 3  # letters at most
 
 
 class AlignedBy(Struct):
@@ -62,6 +70,7 @@ class ModelCard(Struct):
     alignment: bool
     forces_terms: bool
     sentences_per_second: float
+    common: list[str]  # words of its sources that are mostly about grammar, as far as its subwords show
 
 
 class ModelsAnswer(Struct):
@@ -105,6 +114,19 @@ def tags_to_choose(served: Served) -> list[str]:
     return [] if served.source.names_languages else sorted(served.translator.tokenizers.source.tags)
 
 
+@lru_cache(100)
+def common_words(tokenizer: SideTokenizer) -> list[str]:
+    """Return longer words that are mostly about grammar: they are frequent, and there is none with another ending.
+
+    A tokenizer learns the frequent words first. "could" and "which" are such words. "file" is more frequent in texts
+    about programs, but there it has "files" beside it.
+    """
+    words = [word[1].lower() for piece in tokenizer.pieces if (word := WORD.fullmatch(piece))]
+    with_endings = {word[:-length] for word in words for length in range(1, ENDING + 1)}
+    frequent = (word[1].lower() for piece in tokenizer.pieces[: len(tokenizer) // 2] if (word := WORD.fullmatch(piece)))
+    return list(islice((word for word in dict.fromkeys(frequent) if word not in with_endings), MAX_COMMON))
+
+
 def card_of(served: list[Served]) -> ModelCard:
     """Return the card of a model, which may be served for several pairs."""
     first = served[0]
@@ -115,6 +137,7 @@ def card_of(served: list[Served]) -> ModelCard:
         alignment=translator.alignment is not None,
         forces_terms=translator.engine.forces_terms,
         sentences_per_second=round(first.rate, 2),
+        common=common_words(translator.tokenizers.source),
         **summary,
     )
 

@@ -1,9 +1,21 @@
 // Ask the server.
 
-let key = ""; // in memory only
+import { keep, read } from "./storage.js";
 
-export const giveKey = (given) => (key = given);
+const KEY = "key";
+let key = read(KEY, "session") ?? read(KEY) ?? "";
+let answered = false;
+
+// Takes a key: for this tab, or remembered by this browser.
+export function giveKey(given, remembered) {
+  key = given;
+  keep(KEY, remembered ? given : "");
+  keep(KEY, remembered ? "" : given, "session");
+}
+
+export const forgetKey = () => giveKey("", false);
 export const hasKey = () => Boolean(key);
+export const hasAnswered = () => answered; // whether something was not refused
 
 // What went wrong: offline, busy, late, key, refused or failed; with seconds after which to try again, where that helps.
 export class Trouble extends Error {
@@ -30,6 +42,7 @@ export async function fetchFrom(path, { method = "POST", body, signal } = {}) {
     throw new Trouble("offline", "", OFFLINE_SECONDS);
   }
   if (!response.ok) throw await troubleOf(response);
+  answered = true;
   return response;
 }
 

@@ -28,8 +28,10 @@ const FORMS = {
   json: (_, body) => indented(body),
 };
 
-export function drawCode(body) {
+// bodyOf: returns the body of the request.
+export function drawCode(bodyOf) {
   if (!at("#code").open) return;
+  const body = bodyOf();
   const form = at("#code [name=form]:checked").value;
   at("#code-text").textContent = FORMS[form](new URL("api/v1/translate", location.href.split("#")[0]).href, body);
 }

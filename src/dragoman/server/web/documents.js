@@ -3,9 +3,11 @@
 import { ask, fetchFrom, Trouble } from "./api.js";
 import { at, make, t } from "./elements.js";
 import { inWords } from "./notes.js";
+import { openTab } from "./tabs.js";
 
 const MOST_FAULTS = 50; // that are listed
 const PAUSE = 700; // milliseconds between two questions how far it is
+const AT_ONCE = 1000; // terms in a value of a form, which has few and short ones
 const BLANK = 1000; // bytes up to which a file may be blank: longer ones are not read here
 
 const waiting = new Set(); // what is sent, and not yet saved
@@ -16,8 +18,7 @@ let formats = [];
 export function setUpDocuments(known, wish) {
   [formats, wishOf] = [known, wish];
   const takesSome = Boolean(formats.length);
-  at("#documents").hidden = false;
-  for (const part of document.querySelectorAll("#documents > :not(summary)")) part.hidden = (part.id === "documents-off") === takesSome;
+  for (const part of document.querySelectorAll("#documents > *")) part.hidden = (part.id === "documents-off") === takesSome;
   const choose = at("#document");
   choose.accept = formats.join(",");
   choose.addEventListener("change", () => {
@@ -35,8 +36,8 @@ export function setUpDocuments(known, wish) {
     document.body.classList.remove("dropping");
     if (!event.dataTransfer.files.length) return;
     event.preventDefault();
-    at("#documents").open = true;
-    if (!takesSome) return at("#documents").scrollIntoView({ block: "nearest" });
+    openTab("tab-documents");
+    if (!takesSome) return;
     for (const file of event.dataTransfer.files) translateFile(file);
   });
 }
@@ -97,7 +98,9 @@ async function translateFile(file) {
     const form = new FormData();
     const { glossary, ...languages } = wishOf();
     for (const [field, value] of Object.entries(languages)) form.append(field, value);
-    if (glossary) form.append("glossary", glossary.join("\n")); // a form has few values
+    for (let done = 0; done < glossary.length; done += AT_ONCE) {
+      form.append("glossary", glossary.slice(done, done + AT_ONCE).join("\n"));
+    }
     form.append("file", file);
     found = await ask("api/v1/documents", { body: form, signal: stop.signal });
     identity = found.id;

@@ -5,11 +5,17 @@ import { at, language, make, t } from "./elements.js";
 import { download } from "./files.js";
 import { focusedLinks, translated } from "./paper.js";
 import { bare } from "./steering.js";
+import { keep, read } from "./storage.js";
+import { folded, Terms } from "./terms.js";
 
 const RULES = ["match", "exact", "any"];
 const KEPT = "glossary";
 const LONGEST = 200; // characters of a term
 const MOST_FAULTS = 50; // that are listed
+const MOST_TERMS = 50_000; // of two languages: the server takes no more
+const MOST_ROWS = 200; // that are drawn
+const PAUSE = 300; // milliseconds after the last key
+const SHORT = 4; // letters of a word in a script with cases: shorter ones are mostly about grammar
 
 let terms = {}; // by pair: lists of [source, targets, rule]
 let pairName = "";
@@ -17,44 +23,69 @@ let drawnFor = ""; // languages
 let possible = false;
 let changed = () => {};
 let offered = null; // the word of which a term can be made
+let common = []; // words that are mostly about grammar
+let waiting = 0;
 const selected = { source: "", target: "" }; // what was last selected on each side
 
 const rows = () => (terms[pairName] ??= []);
 const normal = (text) => text.normalize("NFC").trim().replace(/\s+/g, " "); // as the server names a term
 const formsOf = (targets) => targets.split("|").map((form) => form.trim()).filter(Boolean); // the last may not be written yet
-const complete = ([source, targets]) => source.trim() && formsOf(targets).length;
 const lineOf = ([source, targets, rule]) => [source.trim(), formsOf(targets).join("|"), ...(rule === "match" ? [] : [rule])].join("\t");
-const linesOf = (list) => list.filter(complete).map(lineOf);
 
-// The lines that go with a request.
-export const glossaryLines = (source, target) => linesOf(terms[`${source}-${target}`] ?? []);
+const entries = new WeakMap(); // what is known of each row as it was written last
+
+// Of a row the `name` of its term, as it is looked for in texts `folded`, and its `line`, if it is complete.
+function entryOf(row) {
+  const written = row.join("\t");
+  if (entries.get(row)?.written !== written) {
+    const name = normal(row[0]);
+    const line = name && formsOf(row[1]).length ? lineOf(row) : "";
+    entries.set(row, { written, name, line, folded: line && folded(name) });
+  }
+  return entries.get(row);
+}
+
+const completeOf = (list) => list.map(entryOf).filter(({ line }) => line);
+const finders = {}; // by pair: what finds the terms of a text
+
+// What finds the terms of a text.
+export function termsFor(source, target) {
+  const name = `${source}-${target}`;
+  finders[name] ??= new Terms(completeOf(terms[name] ?? []).map(({ folded, line }) => [folded, line]));
+  return finders[name];
+}
+
+// The lines that go with a document.
+export const glossaryLines = (source, target) => completeOf(terms[`${source}-${target}`] ?? []).map(({ line }) => line);
 
 export function setUpGlossary(whenChanged) {
   changed = whenChanged;
-  const kept = localStorage.getItem(KEPT);
+  const kept = read(KEPT);
   if (kept) {
     try {
       terms = JSON.parse(kept);
       at("#remember").checked = true;
     } catch {
-      localStorage.removeItem(KEPT);
+      keep(KEPT, "");
     }
   }
   at("#add-term").addEventListener("click", addTerm);
-  at("#remember").addEventListener("change", keep);
+  at("#remember").addEventListener("change", settle);
+  at("#find-term").addEventListener("input", drawTerms);
   at("#open-terms").addEventListener("change", openTerms);
   at("#glossary").addEventListener("paste", pasteTerms);
   at("#save-terms").addEventListener("click", () => {
-    download(`glossary-${pairName}.tsv`, "text/tab-separated-values", linesOf(rows()).map((line) => `${line}\n`).join(""));
+    download(`glossary-${pairName}.tsv`, "text/tab-separated-values", completeOf(rows()).map(({ line }) => `${line}\n`).join(""));
   });
   document.addEventListener("selectionchange", noteSelection);
-  at("#source").addEventListener("input", () => (at("#always").hidden = true)); // the caret has left the word
+  at("#source").addEventListener("input", hideOffer); // the caret has left the word
 }
 
-export function drawGlossary(source, target, takesTerms) {
-  possible = takesTerms;
+// takesTerms: whether there can be terms; ofGrammar: words of the source of which no term is offered.
+export function drawGlossary(source, target, takesTerms, ofGrammar) {
+  [possible, common] = [takesTerms, ofGrammar];
   drawAddition();
-  if (!offered?.isConnected) at("#always").hidden = true;
+  if (offered && !offered.isConnected) hideOffer();
   const name = [source, target, possible, language].join();
   if (name === drawnFor) return;
   drawnFor = name;
@@ -63,13 +94,19 @@ export function drawGlossary(source, target, takesTerms) {
   at("#terms-faults").replaceChildren();
   at("#terms-impossible").hidden = possible;
   pairName = `${source}-${target}`;
+  at("#find-term").value = "";
   drawTerms();
 }
 
 // Puts the focus on the translation of a term.
 export function goToTerm(term) {
   at("#glossary").open = true;
-  const number = rows().findIndex(([source]) => normal(source) === term);
+  const row = rows().find((one) => entryOf(one).name === term);
+  if (row && !shownRows().includes(row)) {
+    at("#find-term").value = term;
+    drawTerms();
+  }
+  const number = shownRows().indexOf(row);
   const input = at("#terms tbody").children[number]?.querySelectorAll("input")[1] ?? at("#add-term");
   input.focus();
   input.select?.();
@@ -77,37 +114,73 @@ export function goToTerm(term) {
 
 // Offers to make a term of the word that has the focus: of one of the text, its translation is still to be written.
 export async function offerTerm() {
-  at("#always").hidden = true;
+  hideOffer();
   const words = possible && (await focusedLinks());
   if (!words?.source) return;
+  const [source, target] = [bare(words.source), words.element.place.side === "target" ? bare(words.target) : ""];
+  if (isGrammar(source)) return;
   offered = words.element;
-  const source = bare(words.source);
-  const target = offered.place.side === "target" ? bare(words.target) : "";
-  at("#always").textContent = target ? t("term-always", source, target) : t("term-begin", source);
-  at("#always").onclick = () => makeTerm(source, target);
-  at("#always").hidden = false;
+  const text = target ? t("term-always", source, target) : t("term-begin", source);
+  showOffer(text, () => makeTerm(source, target));
 }
 
+function hideOffer() {
+  offered = null;
+  at("#always").hidden = true;
+}
+
+function showOffer(text, onclick) {
+  Object.assign(at("#always"), { textContent: text, onclick, hidden: false });
+}
+
+// Whether a term of a word would be wrong in many places: "to", "could".
+const isGrammar = (word) => common.includes(word.toLowerCase()) || (word.length < SHORT && /\p{Cased}/u.test(word));
+
+// What was done with one click is taken back with another one, in the same place.
 function makeTerm(source, target) {
-  if (target || !rows().some(([known]) => normal(known) === normal(source))) put([source, target, "match"]);
+  const name = normal(source);
+  const before = rows().find((row) => entryOf(row).name === name);
+  const made = [source, target, "match"];
+  if (target || !before) put(made);
+  offered = null; // the translation is drawn anew
   redraw();
-  goToTerm(normal(source));
+  if (!target) {
+    hideOffer();
+    return goToTerm(name);
+  }
+  showOffer(t("term-undo", source, target), () => {
+    const place = rows().indexOf(made);
+    if (place >= 0) rows().splice(place, 1, ...(before ? [before] : []));
+    hideOffer();
+    redraw();
+  });
+}
+
+// The rows that are drawn: the last ones of those that are looked for.
+function shownRows() {
+  const wanted = at("#find-term").value.trim().toLowerCase();
+  const has = (row) => entryOf(row).written.toLowerCase().includes(wanted);
+  return (wanted ? rows().filter(has) : rows()).slice(-MOST_ROWS);
 }
 
 function drawTerms() {
-  const fields = rows().map((row, number) => [
+  const places = new Map(rows().map((row, number) => [row, number]));
+  const shown = shownRows();
+  const fields = shown.map((row) => [row, places.get(row)]).map(([row, number]) => [
     make("td", { "data-name": t("glossary.source") }, field(row, 0, number)),
     make("td", { "data-name": t("glossary.targets") }, field(row, 1, number)),
     make("td", { "data-name": t("glossary.rule") }, ruleOf(row, number)),
-    make("td", {}, make("button", { type: "button", onclick: () => remove(number), "aria-label": t("term-remove", number + 1) }, "×")),
+    make("td", {}, make("button", { type: "button", onclick: () => remove(row), "aria-label": t("term-remove", number + 1) }, "×")),
   ]);
   at("#terms tbody").replaceChildren(...fields.map((cells) => make("tr", {}, ...cells)));
   at("#terms").hidden = !fields.length;
+  at("#find-terms").hidden = rows().length <= MOST_ROWS;
+  at("#terms-shown").textContent = t("terms-shown", shown.length, rows().length.toLocaleString(language));
   drawCount();
 }
 
 function drawCount() {
-  const count = linesOf(rows()).length;
+  const count = completeOf(rows()).length;
   at("#terms-count").textContent = count ? `(${count})` : "";
   at("#save-terms").disabled = !count;
   const said = sayTwice().join(" ");
@@ -117,11 +190,10 @@ function drawCount() {
 // Of two entries for a term the first counts.
 function sayTwice() {
   const first = new Map(); // the lines of the terms
-  return rows().flatMap((row, index) => {
-    if (!complete(row)) return [];
-    const [source, number] = [normal(row[0]), index + 1];
-    if (!first.has(source)) first.set(source, number);
-    return first.get(source) < number ? [`${t("line", number)}: ${t("term-fault.twice", source, first.get(source))}.`] : [];
+  return rows().map(entryOf).flatMap(({ name, line }, index) => {
+    if (!line) return [];
+    if (!first.has(name)) first.set(name, index + 1);
+    return first.get(name) <= index ? [`${t("line", index + 1)}: ${t("term-fault.twice", name, first.get(name))}.`] : [];
   });
 }
 
@@ -131,7 +203,8 @@ function field(row, column, number) {
   input.value = row[column];
   input.addEventListener("input", () => {
     row[column] = input.value.replace(/\s/g, " ");
-    keep();
+    clearTimeout(waiting);
+    waiting = setTimeout(settle, PAUSE);
   });
   return input;
 }
@@ -142,18 +215,18 @@ function ruleOf(row, number) {
   select.value = row[2];
   select.addEventListener("change", () => {
     row[2] = select.value;
-    keep();
+    settle();
   });
   return select;
 }
 
 function redraw() {
   drawTerms();
-  keep();
+  settle();
 }
 
-function remove(number) {
-  rows().splice(number, 1);
+function remove(row) {
+  rows().splice(rows().indexOf(row), 1);
   redraw();
   at("#add-term").focus();
 }
@@ -161,18 +234,19 @@ function remove(number) {
 // The first row of each term, by its name.
 function rowsByTerm() {
   const found = new Map();
-  rows().forEach(([source], index) => source.trim() && !found.has(normal(source)) && found.set(normal(source), index));
+  rows().map(entryOf).forEach(({ name }, index) => name && !found.has(name) && found.set(name, index));
   return found;
 }
 
 // Adds a term, or gives it another translation where there is one.
 function put(row, known = rowsByTerm()) {
-  rows()[known.get(normal(row[0])) ?? rows().length] = row;
+  rows()[known.get(entryOf(row).name) ?? rows().length] = row;
 }
 
 function addTerm() {
   const { source, target } = standing();
   put([source, target, "match"]);
+  at("#find-term").value = "";
   Object.assign(selected, { source: "", target: "" });
   redraw();
   drawAddition();
@@ -199,6 +273,7 @@ function pasteTerms(event) {
 // another translation.
 function takeLines(text) {
   const first = new Map(); // the lines of the terms
+  const before = [...rows()];
   const known = rowsByTerm();
   const replaced = [];
   const faults = text.replace(/^\ufeff/, "").split(/\r?\n/).map((line, index) => {
@@ -218,6 +293,12 @@ function takeLines(text) {
     put([source, targets, rule || "match"], known);
     return "";
   });
+  const count = completeOf(rows()).length;
+  if (count > MOST_TERMS) {
+    terms[pairName] = before;
+    const [all, most] = [count, MOST_TERMS].map((number) => number.toLocaleString(language));
+    return at("#terms-faults").replaceChildren(make("p", {}, t("terms-many", all, most)));
+  }
   if (first.size) terms[pairName] = rows().filter(([source, targets]) => source.trim() || targets.trim());
   const said = faults.map((fault, index) => fault && make("li", {}, `${t("line", index + 1)}: ${fault}`)).filter(Boolean);
   said.push(...replaced.map((text) => make("li", {}, text)));
@@ -228,10 +309,15 @@ function takeLines(text) {
   at("#terms-faults").replaceChildren(...(said.length || !first.size ? [summary, make("ul", {}, ...shown)] : []));
 }
 
-function keep() {
+// What follows from a change: the terms are kept if that is asked for and there is room, and texts have others.
+function settle() {
+  clearTimeout(waiting);
+  delete finders[pairName];
   const kept = Object.fromEntries(Object.entries(terms).filter(([, list]) => list.length));
-  if (at("#remember").checked) localStorage.setItem(KEPT, JSON.stringify(kept));
-  else localStorage.removeItem(KEPT);
+  const asked = at("#remember").checked;
+  const done = keep(KEPT, asked ? JSON.stringify(kept) : "");
+  at("#remember-fault").textContent = asked && !done ? t("glossary.unkept") : "";
+  at("#remember").checked = asked && done;
   drawCount();
   changed();
 }

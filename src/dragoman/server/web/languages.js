@@ -19,6 +19,17 @@ export function nameOf(code) {
   }
 }
 
+const FROM_RIGHT = new Set(["Adlm", "Arab", "Hebr", "Mand", "Nkoo", "Rohg", "Syrc", "Thaa"]); // scripts
+
+// How a language is written: "rtl", from right to left, or "ltr".
+export function directionOf(code) {
+  try {
+    return FROM_RIGHT.has(new Intl.Locale(code).maximize().script) ? "rtl" : "ltr";
+  } catch {
+    return "ltr";
+  }
+}
+
 const sources = () => [...new Set(served.pairs.map((pair) => pair.source))];
 const targets = (source) =>
   [...new Set(served.pairs.filter((pair) => source === AUTO || pair.source === source).map((pair) => pair.target))];
@@ -59,7 +70,7 @@ function drawDetected() {
   const found = choice.source === AUTO && detected;
   at("#detected").textContent = found ? t("detected", nameOf(detected.language), Math.round(detected.confidence)) : "";
   at("#swap").disabled = !find(choice.target, source());
-  at("#swap").title = sources().includes(choice.target) ? t("swap") : t("swap.none", nameOf(choice.target));
+  at("#swap").hidden = !sources().includes(choice.target); // there is no way back
 }
 
 // The source language: the one that was chosen, or detected in the last text; null before there is one.

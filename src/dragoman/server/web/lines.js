@@ -1,6 +1,7 @@
 // Translations of lines, of which each is asked for once.
 
 import { ask } from "./api.js";
+import { NONE, numberOf } from "./terms.js";
 
 const known = new Map(); // translations by wish and line, the oldest first
 const MOST = 5000;
@@ -8,10 +9,20 @@ const MOST_AT_ONCE = 2000; // characters of a request: long texts appear bit by 
 
 const steered = new Map(); // those that the reader has changed, likewise
 
-export const nameOf = (line, wish) => `${JSON.stringify(wish)}\n${line}`; // neither part has a line break
+// A wish is for some text: its source, its target, and as `terms` what finds the terms of a glossary; or it is for a
+// line, and has as `glossary` the lines of those that are there.
+export const wishFor = (text, { source, target, terms, glossary = terms.within(text) }) => ({ source, target, glossary });
 
-// The translation of a line, if it is known. wish: source, target and the lines of a glossary.
-export const find = (line, wish) => steered.get(nameOf(line, wish)) ?? known.get(nameOf(line, wish));
+export function nameOf(line, wish) {
+  const { source, target, glossary } = wishFor(line, wish);
+  return `${source} ${target} ${numberOf(glossary)}\n${line}`;
+}
+
+// The translation of a line, if it is known.
+export function find(line, wish) {
+  const name = nameOf(line, wish);
+  return steered.get(name) ?? known.get(name);
+}
 
 // Puts another translation in the place of one; null: the one that the server found.
 export function steer({ line, wish }, translation) {
@@ -20,12 +31,20 @@ export function steer({ line, wish }, translation) {
   else steered.delete(name);
 }
 
+// Puts the reader's own translation of a line in the place of what is known.
+export function correct(line, wish, text) {
+  const before = find(line, wish);
+  const whole = { source: [0, [...line].length], target: [0, [...text].length] };
+  const nothing = { flags: [], terms_met: [], terms_missed: [], fixed: {}, parts: undefined, examined: undefined };
+  steer(before, { ...before, ...nothing, text, segments: [whole], steered: true, corrected: true });
+}
+
 // The translation of a line without the glossary, if it is known.
 export const withoutTerms = ({ line, wish }) => known.get(nameOf(line, withoutGlossary(wish)));
-export const withoutGlossary = (wish) => ({ ...wish, glossary: [] });
+export const withoutGlossary = ({ source, target }) => ({ source, target, glossary: NONE });
 
 function remember(line, wish, translation) {
-  known.set(nameOf(line, wish), { ...translation, line, wish });
+  known.set(nameOf(line, wish), { ...translation, line, wish: wishFor(line, wish) });
   if (known.size > MOST) known.delete(known.keys().next().value);
 }
 
@@ -39,7 +58,7 @@ export async function translateLines(lines, wish, mostTexts, signal, arrived) {
       characters += missing[0].length;
       texts.push(missing.shift());
     }
-    const { translations } = await ask("api/v1/translate", { body: { texts, ...wish }, signal });
+    const { translations } = await ask("api/v1/translate", { body: { texts, ...wishFor(texts.join("\n"), wish) }, signal });
     texts.forEach((line, index) => remember(line, wish, translations[index]));
     if (missing.length) arrived();
   }

@@ -5,13 +5,18 @@ import { drawCode } from "./code.js";
 import { drawDocuments, setUpDocuments } from "./documents.js";
 import { at, fixed, language, make, speak, t, table } from "./elements.js";
 import { download } from "./files.js";
-import { drawGlossary, glossaryLines, offerTerm, setUpGlossary } from "./glossary.js";
+import { drawGlossary, glossaryLines, offerTerm, setUpGlossary, termsFor } from "./glossary.js";
 import * as languages from "./languages.js";
-import { find, translateLines, withoutGlossary } from "./lines.js";
+import { find, translateLines, wishFor, withoutGlossary } from "./lines.js";
 import { drawNotes } from "./notes.js";
 import { drawSource, drawTarget, percent, say, setUpPaper, showProbabilities, shown, translated } from "./paper.js";
+import { drawPast, keepPast, setUpPast } from "./past.js";
 import { setUpSettings } from "./settings.js";
 import { carryOver, drawSteps, sentencesOf, setUpSteering } from "./steering.js";
+import { keep, read } from "./storage.js";
+import { setUpSuggestion } from "./suggestion.js";
+import { openTab } from "./tabs.js";
+import { Terms } from "./terms.js";
 import { againButton, clearTrouble, showTrouble } from "./trouble.js";
 import { drawWithout, setUpWithout } from "./without.js";
 import { drawWriting, setUpWriting } from "./write.js";
@@ -20,6 +25,8 @@ const PAUSE = 300; // milliseconds after the last key
 const QUIET = 1200; // milliseconds without a key before a translation is announced
 const READ_OUT = 200; // characters that are read out at most
 const LONG = 600; // characters from which on the letters are smaller
+const NO_TERMS = new Terms([]); // for two models, one after the other
+const SESSION = "session"; // what is kept until the tab is closed
 
 const source = at("#source");
 let limits = { max_texts: 1, max_characters: Infinity, max_alternatives: 0 };
@@ -35,9 +42,12 @@ let attempts = 0; // to load it: many browsers remember that an address could no
 // A character is what the server counts: a code point.
 const lengthOf = (text) => [...text].length;
 const linesOf = (text) => text.toWellFormed().split("\n");
-const wishFrom = (from) => ({ source: from, target: languages.target(), glossary: terms(from) });
-const terms = (from) =>
-  languages.find(from, languages.target())?.glossary === false ? [] : glossaryLines(from, languages.target());
+const takesTerms = (from) => languages.find(from, languages.target())?.glossary !== false;
+const commonWords = (from) => {
+  const serves = ({ source, target }) => source === from && target === languages.target();
+  return limits.models.find(({ pairs }) => pairs.some(serves))?.common ?? [];
+};
+const wishFrom = (source, target = languages.target()) => ({ source, target, terms: takesTerms(source) ? termsFor(source, target) : NO_TERMS });
 
 function translateAfter(pause) {
   clearTimeout(waiting);
@@ -54,6 +64,7 @@ async function translateNow() {
   clearTrouble();
   const text = source.value;
   const lines = linesOf(text);
+  keep("text", text, SESSION);
   at("#desk").classList.toggle("working", Boolean(text.trim()));
   let wish = last?.wish;
   try {
@@ -82,7 +93,7 @@ function settle(lines, wish) {
   drawSource(typed, typed.map((line) => wish && find(line, wish)));
   drawTarget(lines, found, languages.pair());
   if (!wish) languages.forget();
-  at("#output").lang = languages.target();
+  Object.assign(at("#output"), { lang: languages.target(), dir: languages.directionOf(languages.target()) });
   source.lang = at("#mirror").lang = languages.source() ?? "";
   drawState();
   drawSteering();
@@ -126,8 +137,8 @@ function drawState() {
   const pair = languages.pair();
   at("#measured").textContent = last && pair?.aligned_by ? inWordsOf(pair.aligned_by) : "";
   at("#probabilities-label").hidden = !pair?.word_scores;
-  if (limits.pairs) drawGlossary(languages.likely(), languages.target(), pair?.glossary !== false);
-  drawCode({ ...asked(text), source: languages.chosen().source, target: languages.target(), ...glossaryPart() });
+  if (limits.pairs) drawGlossary(languages.likely(), languages.target(), takesTerms(languages.likely()), commonWords(languages.likely()));
+  drawCode(() => ({ ...asked(text), ...languages.chosen(), ...glossaryPart(text) }));
 }
 
 function redraw() {
@@ -157,16 +168,23 @@ function inWordsOf({ layer, head, agreement, links }) {
   return `${which} ${t("measured.agreement", percent(agreement), links.toLocaleString(language))}`;
 }
 
-const glossaryPart = () => {
-  const glossary = terms(languages.likely());
+function glossaryPart(text) {
+  const { glossary } = wishFor(text, wishFrom(languages.likely()));
   return glossary.length ? { glossary } : {};
-};
+}
+
+const documentWish = () => ({
+  ...languages.chosen(),
+  glossary: takesTerms(languages.likely()) ? glossaryLines(languages.likely(), languages.target()) : [],
+});
 
 function announce() {
   if (!last) return;
   const text = translated();
   const notes = [...at("#notes").children].map((note) => note.textContent).join(" ");
   const said = text.length > READ_OUT ? t("announce.long", last.lines.length) : text;
+  const { lines, wish } = last;
+  keepPast({ source: wish.source, target: wish.target, text: lines.join("\n"), translation: text });
   at("#announcement").textContent = `${t("announce", languages.nameOf(last.wish.target))} ${said} ${notes}`;
 }
 
@@ -174,7 +192,8 @@ async function showAlternatives() {
   others = null;
   if (!last) return drawAlternatives();
   const { lines, wish } = last;
-  const body = { texts: [lines.join("\n")], ...wish, alternatives: limits.max_alternatives };
+  const text = lines.join("\n");
+  const body = { texts: [text], ...wishFor(text, wish), alternatives: limits.max_alternatives };
   try {
     const { translations } = await ask("api/v1/translate", { body, signal: controller.signal });
     others = translations[0];
@@ -236,53 +255,6 @@ function swap() {
   source.focus();
 }
 
-let corrected = null; // what a suggestion is for: the text may change while somebody writes it
-let unsent = false; // whether the trouble that is shown is that of a suggestion
-
-function openSuggestion() {
-  const better = at("#better");
-  if (at("#suggestion").hidden) {
-    corrected = last;
-    at("#suggestion").hidden = false;
-    at("#corrected").textContent = last.lines.join("\n");
-    better.value = translated();
-    better.lang = last.wish.target;
-    better.rows = Math.min(Math.max(last.lines.length, 3), 12);
-    better.setSelectionRange(0, 0);
-    better.scrollTop = 0;
-    drawSuggestion();
-  }
-  better.focus();
-}
-
-function drawSuggestion() {
-  for (const id of ["send", "copy"]) at(`#suggestion-${id}`).disabled = !at("#better").value.trim();
-}
-
-function closeSuggestion() {
-  if (unsent) clearTrouble();
-  unsent = false;
-  at("#suggestion").hidden = true;
-  at("#suggest").focus();
-}
-
-async function sendSuggestion(event) {
-  event.preventDefault();
-  const { wish, lines } = corrected;
-  const body = { q: lines.join("\n"), s: at("#better").value, source: wish.source, target: wish.target };
-  at("#suggestion-send").disabled = true; // a second click would send it twice
-  try {
-    await ask("suggest", { body });
-    say(() => t("suggestion.thanks"));
-    at("#announcement").textContent = t("suggestion.thanks");
-    closeSuggestion();
-  } catch (error) {
-    unsent = true;
-    showTrouble(error, null); // whoever wants it sent presses the button again
-    drawSuggestion();
-  }
-}
-
 function drawKeys() {
   const keys = t("key-list").split("\n").map((line) => line.split("\t"));
   at("#key-list").replaceChildren(...keys.flatMap(([key, what]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, what)]));
@@ -295,6 +267,7 @@ function speakIn(chosen) {
   at("#probabilities").title = t("probabilities.note");
   drawKeys();
   drawDocuments();
+  drawPast();
   say();
   if (limits.pairs) languages.draw();
   drawState();
@@ -332,7 +305,7 @@ async function start() {
     }
     readAddress();
     at("#inside").hidden = !limits.max_inspect_tokens;
-    setUpDocuments(limits.document_formats ?? [], () => ({ ...languages.chosen(), ...glossaryPart() }));
+    setUpDocuments(limits.document_formats ?? [], documentWish);
     const settings = await ask("frontend/settings", { method: "GET" }).catch(() => ({}));
     at("#suggest").hidden = !settings.suggestions;
     speakIn(language);
@@ -370,11 +343,6 @@ at("#probabilities").addEventListener("change", ({ target: { checked } }) => {
   showProbabilities(checked);
   say(() => (checked ? t("probabilities.note") : ""));
 });
-at("#suggest").addEventListener("click", openSuggestion);
-at("#better").addEventListener("input", drawSuggestion);
-at("#suggestion-copy").addEventListener("click", (event) => copy(at("#better").value, event.target));
-at("#suggestion-cancel").addEventListener("click", closeSuggestion);
-at("#suggestion").addEventListener("submit", sendSuggestion);
 at("#alternatives").addEventListener("toggle", () => at("#alternatives").open && showAlternatives());
 at("#inside").addEventListener("toggle", openInside, true);
 at("#code").addEventListener("toggle", drawState);
@@ -383,7 +351,9 @@ at("#show-keys").addEventListener("click", () => at("#keys").showModal());
 addEventListener("keydown", (event) => {
   if (event.key === "?" && !event.target.closest("input, textarea, select")) at("#keys").showModal();
 });
-addEventListener("beforeunload", (event) => at("#suggestion").hidden || event.preventDefault()); // the browser asks
+at("#door").open = read("door") === "open";
+at("#door").addEventListener("toggle", () => keep("door", at("#door").open ? "open" : ""));
+addEventListener("pagehide", () => keep("text", source.value, SESSION));
 addEventListener("hashchange", () => {
   if (!limits.pairs) return;
   readAddress();
@@ -397,6 +367,14 @@ setUpPaper(() => {
 setUpSteering(redraw, languages.pair);
 setUpWriting();
 setUpWithout(languages.pair);
-setUpGlossary(() => translateAfter(PAUSE));
+setUpGlossary(() => translateAfter(0));
+setUpSuggestion(() => last, redraw, copy);
+setUpPast(({ text, translation, ...pair }) => {
+  openTab("tab-text");
+  source.value = text;
+  chooseLanguages(pair);
+  source.focus();
+});
 setUpSettings(speakIn, () => inside?.drawInside());
+source.value ||= read("text", SESSION) ?? ""; // as it was before a reload
 start();

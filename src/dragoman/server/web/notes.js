@@ -50,7 +50,7 @@ function markFlagged({ translation, sentences }) {
 
 // A term and its translation: the one that is there, of those that the glossary has.
 function inTarget(term, { wish, text }) {
-  const line = wish.glossary?.map((one) => one.split("\t")).find(([source]) => source === term);
+  const line = wish.glossary.map((one) => one.split("\t")).find(([source]) => source === term);
   if (!line) return term;
   const targets = line[1].split("|").map((target) => target.trim());
   const there = targets.filter((target) => text.toLowerCase().includes(target.toLowerCase()));
@@ -92,9 +92,8 @@ export function drawNotes(lines, about) {
   });
   if (translations.some(({ translation }) => translation.terms_missed.length)) notes.push(make("li", { class: "note" }, t("terms-missed")));
   lines.forEach(({ translation }, line) => {
-    if (!translation?.parts) return;
     const where = translations.length > 1 ? `${t("line", line + 1)}: ` : "";
-    notes.push(make("li", {}, where, t("parts")));
+    for (const name of ["parts", "corrected"]) if (translation?.[name]) notes.push(make("li", {}, where, t(name)));
   });
   const met = new Set(translations.flatMap(({ translation }) => translation.terms_met.map((term) => inTarget(term, translation))));
   if (met.size) notes.push(make("li", {}, t("terms-met", [...met].join(", "))));

@@ -58,7 +58,7 @@ function drawSide(side, lines, translations) {
 }
 
 function makeLine(side, text, translation, line) {
-  const element = make("div", { class: "line", dir: "auto" });
+  const element = make("div", { class: "line", dir: side === "source" ? "auto" : null }); // the box has that of its language
   const made = { text, translation, element, sentences: [], words: [] };
   const letters = [...(side === "source" ? text : copyOrTranslation(text, translation))]; // the server counts these
   let done = 0;

@@ -1,8 +1,12 @@
-// Before anything is drawn: the theme that the reader has chosen. Nothing else but their language, and a glossary if
-// they ask for it, is ever stored.
+// Before anything is drawn: the theme that the reader has chosen. A module, such as storage.js, would come too late.
 "use strict";
 {
-  const dark = document.getElementById("dark");
-  const media = { light: "not all", dark: "all" }[localStorage.getItem("theme")];
-  if (media) dark.media = media;
+  let theme = null;
+  try {
+    theme = localStorage.getItem("theme");
+  } catch {
+    // Site data is blocked.
+  }
+  const media = { light: "not all", dark: "all" }[theme];
+  if (media) document.getElementById("dark").media = media;
 }

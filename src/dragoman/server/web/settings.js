@@ -1,22 +1,31 @@
-// The reader's language and colours: the choice that stands in the header of every page, and is kept by the browser.
+// The reader's language and colours, and their key: the menu at the end of the header of every page.
 
+import { forgetKey, hasKey } from "./api.js";
 import { at, language } from "./elements.js";
+import { keep, read } from "./storage.js";
+
+const LANGUAGES = ["en", "ko"];
 
 // speakIn: writes the page in a language; repaint: draws what has colours of its own.
 export function setUpSettings(speakIn, repaint) {
   for (const button of document.querySelectorAll("[data-language]")) {
     button.addEventListener("click", () => {
-      localStorage.setItem("language", button.dataset.language);
+      keep("language", button.dataset.language);
       speakIn(button.dataset.language);
     });
   }
-  at("#theme").value = localStorage.getItem("theme") ?? "system";
+  at("#theme").value = read("theme") ?? "system";
   at("#theme").addEventListener("change", (event) => {
     const theme = event.target.value;
-    if (theme === "system") localStorage.removeItem("theme");
-    else localStorage.setItem("theme", theme);
+    keep("theme", theme === "system" ? "" : theme);
     at("#dark").media = { light: "not all", dark: "all" }[theme] ?? "(prefers-color-scheme: dark)";
     repaint();
   });
-  speakIn(localStorage.getItem("language") ?? language);
+  at("#settings").addEventListener("beforetoggle", () => (at("#forget-key").hidden = !hasKey()));
+  at("#forget-key").addEventListener("click", () => {
+    forgetKey();
+    location.reload();
+  });
+  const kept = read("language");
+  speakIn(LANGUAGES.includes(kept) ? kept : language);
 }

@@ -1,6 +1,6 @@
 // What went wrong, where it happened, and what to do about it.
 
-import { giveKey, hasKey } from "./api.js";
+import { giveKey, hasAnswered, hasKey } from "./api.js";
 import { at, make, t } from "./elements.js";
 
 let timer = 0;
@@ -11,14 +11,16 @@ export function clearTrouble() {
   clearInterval(timer);
   at("#trouble").replaceChildren();
   at("#trouble").hidden = true;
+  at("#sign-in").hidden = true;
+  at("main").hidden = false;
 }
 
 // again: what to do once more, by itself after the seconds of the trouble; null where a button stands there already.
 export function showTrouble(trouble, again) {
   clearTrouble();
+  if (trouble.kind === "key") return askForKey(again);
   const box = at("#trouble");
   box.hidden = false;
-  if (trouble.kind === "key") return askForKey(box, again);
   const text = { offline: t("offline"), busy: t("busy"), late: t("late"), failed: t("failed") }[trouble.kind];
   const message = make("p", {}, text ?? trouble.message ?? String(trouble));
   box.append(message);
@@ -39,14 +41,19 @@ export function showTrouble(trouble, again) {
   }, 1000);
 }
 
-function askForKey(box, again) {
-  const field = make("input", { type: "password", id: "key", autocomplete: "off", required: "" });
-  const send = (event) => {
+// Asks for a key above everything else, which is of no use before it is given.
+function askForKey(again) {
+  const form = at("#sign-in");
+  const label = at("#key-label");
+  label.dataset.t = hasKey() ? "key-wrong" : "key-needed";
+  label.textContent = t(label.dataset.t);
+  form.hidden = false;
+  at("main").hidden = !hasAnswered();
+  form.onsubmit = (event) => {
     event.preventDefault();
-    giveKey(field.value.trim());
+    giveKey(at("#key").value.trim(), at("#key-remember").checked);
     clearTrouble();
     again?.();
   };
-  const label = make("label", { for: "key" }, hasKey() ? t("key-wrong") : t("key-needed"));
-  box.append(make("form", { onsubmit: send }, label, " ", field, " ", make("button", {}, t("key-give"))));
+  if (at("main").hidden) at("#key").focus();
 }
