@@ -62,6 +62,8 @@ HOSTILE = (
 )
 
 AXE = Path(os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js"))
+READY = """() => document.querySelector("#target-language").value
+  || ["#trouble", "#sign-in"].some((place) => !document.querySelector(place).hidden)"""
 TRANSLATION = "[...document.querySelectorAll('#output .line')].map(line => line.textContent).join('\\n')"
 
 
@@ -77,12 +79,22 @@ class Visit:
         if request.url.endswith("/api/v1/translate"):
             self.asked.append(json.loads(request.post_data))
 
-    def open(self, fragment: str = "") -> "Visit":
+    def open(self, fragment: str = "", door: bool = True) -> "Visit":
+        """Open the page, and with it the door to what is inside; wait until languages are known, or trouble is."""
         self.tab.goto(f"{self.url}/{fragment}")
-        self.tab.wait_for_function(
-            "() => document.querySelector('#target-language').value || !document.querySelector('#trouble').hidden"
-        )
+        self.tab.wait_for_function(READY)
+        if door:
+            self.tab.evaluate("document.querySelector('#door').open = true")
         return self
+
+    def speak(self, language: str) -> None:
+        """Choose the language of the page, wherever the focus is."""
+        self.tab.evaluate("language => document.querySelector(`[data-language=${language}]`).click()", language)
+
+    def stored(self) -> dict[str, str]:
+        """Return what the browser keeps beyond this tab, but for what was open and what was translated."""
+        kept = dict(self.tab.evaluate("({...localStorage})"))
+        return {name: text for name, text in kept.items() if name not in ("door", "history")}
 
     def type(self, text: str) -> None:
         self.tab.locator("#source").fill(text)
