@@ -65,6 +65,8 @@ def prepare(tab: Any, name: str) -> None:
         tab.goto(f"{tab.url}runs")
         tab.locator("#samples li").first.wait_for()
         return
+    if name in ("page", "page-open", "page-inside"):
+        tab.locator("#door > summary").click()
     tab.locator("#source").fill({"page": OF_DEMO, "page-words": UNSURE, "page-hebrew": TO_HEBREW}.get(name, TEXT))
     tab.locator("#output .word").first.wait_for()
     tab.wait_for_function("() => !document.querySelector('.working')")

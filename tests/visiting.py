@@ -64,6 +64,10 @@ HOSTILE = (
 AXE = Path(os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js"))
 READY = """() => document.querySelector("#target-language").value
   || ["#trouble", "#sign-in"].some((place) => !document.querySelector(place).hidden)"""
+# Makes a browser that blocks site data of one that does not.
+BLOCKED = """for (const area of ["localStorage", "sessionStorage"]) {
+  Object.defineProperty(window, area, { get() { throw new DOMException("blocked", "SecurityError"); } });
+}"""
 TRANSLATION = "[...document.querySelectorAll('#output .line')].map(line => line.textContent).join('\\n')"
 
 

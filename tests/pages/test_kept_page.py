@@ -9,16 +9,13 @@ import pytest
 from playwright.sync_api import expect
 from serving import Running, until
 from test_live_page import OTHER, TEXT, answered, echo, fulfil
-from visiting import Visit
+from visiting import BLOCKED, Visit
 
 from dragoman.server.page import WEB
 from dragoman.server.texts import MAX_TERMS
 from dragoman.text.glossary import Glossary, parse_entry
 
 AT_HOME = "#source=en&target=ko"
-BLOCKED = """for (const area of ["localStorage", "sessionStorage"]) {
-  Object.defineProperty(window, area, { get() { throw new DOMException("blocked", "SecurityError"); } });
-}"""
 KEPT = "() => JSON.parse(localStorage.history ?? '[]').map(({ text, translation }) => [text, translation])"
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 from serving import Running, running_with_runs, until
-from visiting import HOSTILE, Visit
+from visiting import BLOCKED, HOSTILE, Visit
 
 from dragoman.server.models import Models
 
@@ -184,6 +184,16 @@ def test_axe_finds_nothing_in_the_runs_page(visit: Any, following: Running, dark
     assert page.problems() == []
     assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
     assert not (language == "ko-KR" and page.tab.locator("[data-t]", has_text="Curves").count())
+
+
+def test_runs_page_works_where_site_data_is_blocked(visit: Any, following: Running):
+    page = visit(None, at=following)
+    page.tab.add_init_script(BLOCKED)
+    page.tab.goto(f"{page.url}/runs")
+    page.tab.locator("#samples li").first.wait_for()
+    page.tab.get_by_role("button", name="Settings").click()
+    page.tab.get_by_role("button", name="한국어").click()
+    expect(page.tab.locator("#runs-title")).to_have_text("학습 과정")
 
 
 def test_runs_page_is_not_there_without_runs(visit: Any, server: Running):
