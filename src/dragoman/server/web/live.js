@@ -47,7 +47,10 @@ const commonWords = (from) => {
   const serves = ({ source, target }) => source === from && target === languages.target();
   return limits.models.find(({ pairs }) => pairs.some(serves))?.common ?? [];
 };
-const wishFrom = (source, target = languages.target()) => ({ source, target, terms: takesTerms(source) ? termsFor(source, target) : NO_TERMS });
+function wishFrom(source) {
+  const target = languages.target();
+  return { source, target, terms: takesTerms(source) ? termsFor(source, target) : NO_TERMS };
+}
 
 function translateAfter(pause) {
   clearTimeout(waiting);
@@ -137,7 +140,8 @@ function drawState() {
   const pair = languages.pair();
   at("#measured").textContent = last && pair?.aligned_by ? inWordsOf(pair.aligned_by) : "";
   at("#probabilities-label").hidden = !pair?.word_scores;
-  if (limits.pairs) drawGlossary(languages.likely(), languages.target(), takesTerms(languages.likely()), commonWords(languages.likely()));
+  const from = languages.likely();
+  if (limits.pairs) drawGlossary(from, languages.target(), takesTerms(from), commonWords(from));
   drawCode(() => ({ ...asked(text), ...languages.chosen(), ...glossaryPart(text) }));
 }
 
@@ -173,19 +177,19 @@ function glossaryPart(text) {
   return glossary.length ? { glossary } : {};
 }
 
-const documentWish = () => ({
-  ...languages.chosen(),
-  glossary: takesTerms(languages.likely()) ? glossaryLines(languages.likely(), languages.target()) : [],
-});
+function documentWish() {
+  const from = languages.likely();
+  return { ...languages.chosen(), glossary: takesTerms(from) ? glossaryLines(from, languages.target()) : [] };
+}
 
 function announce() {
   if (!last) return;
   const text = translated();
   const notes = [...at("#notes").children].map((note) => note.textContent).join(" ");
   const said = text.length > READ_OUT ? t("announce.long", last.lines.length) : text;
-  const { lines, wish } = last;
-  keepPast({ source: wish.source, target: wish.target, text: lines.join("\n"), translation: text });
-  at("#announcement").textContent = `${t("announce", languages.nameOf(last.wish.target))} ${said} ${notes}`;
+  const { lines, wish: { source, target } } = last;
+  if (source !== target) keepPast({ source, target, text: lines.join("\n"), translation: text });
+  at("#announcement").textContent = `${t("announce", languages.nameOf(target))} ${said} ${notes}`;
 }
 
 async function showAlternatives() {

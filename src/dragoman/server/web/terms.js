@@ -19,27 +19,29 @@ function shared(lines) {
 
 export const numberOf = (list) => numbers.get(list);
 
+const composed = (text) => (/^[\x20-\x7e]*$/.test(text) ? text : text.normalize("NFC"));
+
 // A text as terms are looked for in it: all that the server takes for the same is the same. Upper case comes last, for
 // "ß" and "ς" have one of their own.
-export const folded = (text) =>
-  text.normalize("NFC").toLowerCase().toUpperCase().normalize("NFC").replace(/[\s\x1c-\x1f\x85]+/g, " ");
+export const folded = (text) => composed(composed(text).toLowerCase().toUpperCase()).replace(/[\s\x1c-\x1f\x85]+/g, " ");
 
 export class Terms {
-  #byStart = new Map(); // each term, folded, with its line
+  #lengths = new Map(); // of terms, by how they begin
+  #lines = new Map(); // by term
   #known = new Map(); // lists by the text
 
   // terms: pairs of a term, folded, and its line.
   constructor(terms) {
-    for (const term of terms) {
-      const start = term[0].slice(0, START);
-      if (this.#byStart.has(start)) this.#byStart.get(start).push(term);
-      else this.#byStart.set(start, [term]);
+    const add = (map, key, value) => (map.has(key) ? map.get(key).add(value) : map.set(key, new Set([value])));
+    for (const [term, line] of terms) {
+      add(this.#lengths, term.slice(0, START), term.length);
+      add(this.#lines, term, line);
     }
   }
 
   // The lines of the terms that stand in a text, within words, too: the server looks closer.
   within(text) {
-    if (!this.#byStart.size) return NONE;
+    if (!this.#lines.size) return NONE;
     if (!this.#known.has(text)) {
       if (this.#known.size >= MOST) this.#known.clear();
       this.#known.set(text, shared([...this.#search(folded(text))]));
@@ -48,14 +50,14 @@ export class Terms {
   }
 
   #search(text) {
-    const lines = new Set();
+    const found = new Set();
     for (let place = 0; place < text.length; place++) {
-      for (let length = 1; length <= START; length++) {
-        for (const [term, line] of this.#byStart.get(text.slice(place, place + length)) ?? []) {
-          if (text.startsWith(term, place)) lines.add(line);
+      for (let start = 1; start <= START; start++) {
+        for (const length of this.#lengths.get(text.slice(place, place + start)) ?? []) {
+          for (const line of this.#lines.get(text.slice(place, place + length)) ?? []) found.add(line);
         }
       }
     }
-    return lines;
+    return found;
   }
 }

@@ -12,7 +12,7 @@ export function clearTrouble() {
   at("#trouble").replaceChildren();
   at("#trouble").hidden = true;
   at("#sign-in").hidden = true;
-  at("main").hidden = false;
+  at("main").classList.remove("locked");
 }
 
 // again: what to do once more, by itself after the seconds of the trouble; null where a button stands there already.
@@ -48,12 +48,12 @@ function askForKey(again) {
   label.dataset.t = hasKey() ? "key-wrong" : "key-needed";
   label.textContent = t(label.dataset.t);
   form.hidden = false;
-  at("main").hidden = !hasAnswered();
+  at("main").classList.toggle("locked", !hasAnswered());
   form.onsubmit = (event) => {
     event.preventDefault();
     giveKey(at("#key").value.trim(), at("#key-remember").checked);
     clearTrouble();
     again?.();
   };
-  if (at("main").hidden) at("#key").focus();
+  if (!hasAnswered()) at("#key").focus();
 }
