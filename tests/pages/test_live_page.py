@@ -1100,7 +1100,9 @@ def test_better_translation_is_kept_by_a_server_that_takes_them(visit, models: M
         page.shows(*answered(taking, OTHER))
         page.tab.locator("#suggestion-copy").click()
         assert page.tab.evaluate("navigator.clipboard.readText()") == "하나\n둘"
-        page.tab.locator("#suggestion [type=submit]").dblclick()
+        with page.tab.expect_request("**/suggest") as sent:
+            page.tab.locator("#suggestion [type=submit]").dblclick()
+        assert sent.value.post_data_json["original"] == "\n".join(answered(taking, TEXT, OTHER))
         page.tab.get_by_text("Thank you.").first.wait_for()
         page.shows("둘")  # what was corrected is shown, and stays so
         expect(page.tab.locator("#notes")).to_have_text("Corrected by you.")
