@@ -127,6 +127,11 @@ def test_language_is_detected_and_languages_are_swapped(visit, trained: Path):
         tab = page.tab
         assert tab.locator("#swap").is_disabled()  # nothing is known yet
         assert tab.locator("#source-language option").all_inner_texts() == ["Detect language", "English", "Korean"]
+        expect(tab.locator("#target-language")).to_have_value("en")  # as the page is
+        page.type(TEXT)  # nobody wants English from English, unless they say so
+        expect(tab.locator("#target-language")).to_have_value("ko")
+        page.shows(answered(both, TEXT)[0])
+        page.type("")
         tab.locator("#target-language").select_option("ko")
         page.type(TEXT)
         (new,) = answered(both, TEXT)

@@ -9,6 +9,7 @@ const DETECTED_BY = 2000; // characters at the beginning of a text
 let served = { pairs: [], detects: false };
 let detected = null; // language and confidence of the text, with `auto`
 const choice = { source: AUTO, target: "" };
+let picked = false; // whether somebody has chosen the target
 let lacking = []; // languages that the address asks for in vain
 
 export function nameOf(code) {
@@ -42,6 +43,7 @@ export function serve(models, wanted) {
   const detects = served.detects && known.length > 1;
   choice.source = known.includes(wanted.source) ? wanted.source : detects ? AUTO : known[0];
   choose({ target: wanted.target ?? language }); // who reads the page in Korean mostly wants Korean
+  picked = Boolean(wanted.target);
   lacking = [wanted.source, wanted.target].filter((code) => code && ![AUTO, choice.source, choice.target].includes(code));
 }
 
@@ -50,6 +52,7 @@ export function choose(changes) {
   Object.assign(choice, changes);
   lacking = [];
   if (changes.source) detected = null;
+  picked ||= Boolean(changes.target);
   const possible = targets(choice.source);
   if (!possible.includes(choice.target)) choice.target = possible[0];
   draw();
@@ -88,7 +91,11 @@ export async function sourceOf(text, signal) {
   const { texts } = await ask("api/v1/detect", { body: { texts: [text.slice(0, DETECTED_BY).toWellFormed()] }, signal });
   const possible = texts[0].filter((one) => one.language === target || find(one.language, target));
   detected = possible[0] ?? { language: sources()[0], confidence: 0 };
-  drawDetected();
+  if (picked || detected.language !== target) drawDetected();
+  else {
+    choice.target = targets(target).find((code) => code !== target) ?? target;
+    draw();
+  }
   return detected.language;
 }
 
