@@ -1,31 +1,30 @@
 """What the requests of strangers may cost a server, and what they may leave behind."""
 
 import contextlib
-import errno
 import json
 import os
 import stat
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import CONFIG, Answer, Gate, Running, running, until
+from serving import CONFIG, Answer, Gate, Running, multipart, running, until
 
 from dragoman.documents import read_document
-from dragoman.server import files, run, store
+from dragoman.server import files, store
 from dragoman.server.app import App
 from dragoman.server.files import Results
 from dragoman.server.keys import Key, caller_of, digest
 from dragoman.server.models import Models
 from dragoman.server.own import texts
-from dragoman.server.reading import FREE, MAX_BODY, Refusal, Room, Upload
+from dragoman.server.reading import MAX_BODY, SMALL, Refusal, Room, Upload
+from dragoman.server.shares import Shares
 from dragoman.server.store import Store
 from dragoman.server.texts import MAX_FORBIDDEN, MAX_TARGETS, MAX_TERMS
 from dragoman.text.glossary import MAX_TERM_LENGTH
@@ -70,23 +69,60 @@ def keeping(models: Models, state: Path) -> Iterator[Running]:
 # --- Memory
 
 
-def test_large_requests_share_some_memory_and_small_ones_need_none(models: Models):
+HEAD = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+
+
+def test_large_requests_share_some_memory_and_small_ones_have_another(models: Models):
+    """So do small ones that are never complete."""
     with running(models, CONFIG) as server:
-        app, whole = app_of(server), 2 * FREE
-        app.room = Room(whole)
-        head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % MAX_BODY
-        with server.connect(head + b"a" * (2 * FREE)) as first:
-            until(lambda: app.room.left == whole - FREE)
-            with server.connect(head + b"a" * (2 * FREE)) as second:
-                until(lambda: app.room.left == 0)
-                assert server.translate("a " * FREE).status == 503
-                assert server.translate("A dog.").status == 200
+        app, small, large = app_of(server), 8 * SMALL, 8 * SMALL
+        app.room = Room(small, large)
+
+        def held() -> tuple[int, int]:
+            return small - app.room.small.left, large - app.room.large.left
+
+        head = HEAD % (b"/translate", MAX_BODY)
+        with server.connect(head + b"a" * (2 * SMALL)) as first:
+            until(lambda: held() == (SMALL, SMALL))
+            with server.connect(head + b"a" * (2 * SMALL)) as second:
+                until(lambda: held() == (2 * SMALL, 2 * SMALL))
+                assert server.translate("a " * SMALL).status == 503
+                refused = server.translate("a" * SMALL)
+                assert (refused.status, refused.json["error"]) == (503, "too many requests are being sent at once")
                 second.close()
-            until(lambda: app.room.left == whole - FREE)
+            until(lambda: held() == (SMALL, SMALL))
+            assert server.translate("A dog.").status == 200
+            refused = server.translate("a " * 2 * SMALL)
+            assert (refused.status, refused.json["error"]) == (503, "too many large requests are being sent at once")
             first.close()
-        until(lambda: app.room.left == whole)
+        until(lambda: held() == (0, 0))
         assert server.translate(["a"] * 20_000).status == 400  # read, and then refused
-        assert app.room.left == whole
+        assert held() == (0, 0)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_senders_without_a_key_leave_room_for_those_with_one(
+    models: Models, state: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
+):
+    """A key may be in a form, so all of it is read first. The control: first come, first served."""
+    if not shared:
+        monkeypatch.setattr(Shares, "has_room", lambda self, holder, amount: amount <= self.left)
+    with running(models, replace(CONFIG, state=str(state), rate=0), KEYS) as server, contextlib.ExitStack() as slow:
+        app = app_of(server)
+        app.room = Room(32 * SMALL, 32 * SMALL)
+        for left in range(30, 22 if shared else -2, -2):
+            slow.enter_context(server.connect(HEAD % (b"/translate_file", 10 << 20) + b"a" * (3 * SMALL)))
+            until(lambda left=left: app.room.large.left == left * SMALL)
+        form, kind = multipart([("source", "en"), ("target", "ko")], {"a.html": f"A dog.<!--{'x' * 4 * SMALL}-->"})
+        statuses = [
+            server.ask("POST", path, form, Content_Type=kind, **headers).status
+            for path, headers in (
+                ("/translate_file", {"Authorization": "Bearer first"}),
+                ("/translate_file?api_key=first", {}),
+                ("/api/v1/documents", {"Authorization": "Bearer first"}),
+            )
+        ]
+        assert statuses == ([200, 200, 201] if shared else [503, 503, 503])
 
 
 def test_file_is_read_while_it_is_sent(keeping: Running, state: Path, monkeypatch: pytest.MonkeyPatch):
@@ -102,83 +138,26 @@ def test_file_is_read_while_it_is_sent(keeping: Running, state: Path, monkeypatc
         assert max(buffered) <= 4 * files.PIECE
 
 
-# --- Connections
-
-
-def test_connections_beyond_what_the_system_grants_are_cut_at_once(models: Models, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(run, "allow_connections", lambda: 3)
-    with running(models, CONFIG) as server, contextlib.ExitStack() as opened:
-        idle = [opened.enter_context(server.connect()) for _ in range(3)]
-        until(lambda: len(server.server.server_state.connections) == 3)
-        for _ in range(5):
-            with pytest.raises(ConnectionError):
-                server.translate("A dog.")
-        idle.pop().close()
-        until(lambda: len(server.server.server_state.connections) == 2)
-        assert server.translate("A dog.").status == 200
-
-
-@pytest.mark.parametrize(("granted", "connections"), [(64, 32), (1024, 768)])
-def test_server_opens_as_many_files_as_the_system_grants(granted: int, connections: int):
-    code = (
-        "import resource; from dragoman.server.listening import allow_connections as allow; "
-        f"resource.setrlimit(resource.RLIMIT_NOFILE, (32, {granted})); "
-        "print(allow(), *resource.getrlimit(resource.RLIMIT_NOFILE))"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout == f"{connections} {granted} {granted}\n"
-
-
-def test_lack_of_file_handles_is_logged_once_and_other_errors_each_time(
-    models: Models, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-):
-    with running(models, CONFIG) as server:
-        loop = server.server.loop
-        assert loop
-        for error in (OSError(errno.EMFILE, "x"), OSError(errno.ENFILE, "x"), ValueError("mine"), ValueError("mine")):
-            loop.call_soon_threadsafe(loop.call_exception_handler, {"message": "socket.accept()", "exception": error})
-        assert server.translate("A dog.").status == 200
-        assert capfd.readouterr().err.count("too many open files") == 1
-    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ValueError, ValueError]
-
-
-def test_request_with_two_lengths_is_refused_and_the_rest_unread(models: Models):
-    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
-    behind = b"0\r\n\r\nGET /languages HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with running(models, CONFIG) as server, server.connect(head + behind) as connection:
-        answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))
-    assert answer.startswith(b"HTTP/1.1 400 ")
-    assert answer.count(b"HTTP/1.1 ") == 1
-
-
-@pytest.mark.parametrize(
-    ("host", "other", "status"),
-    [("localhost", "evil.example", 200), ("evil.example", "localhost", 403), ("LOCALHOST:80", "localhost", 200)],
-)
-def test_target_may_name_the_host_which_then_counts(models: Models, host: str, other: str, status: int):
-    with running(models, CONFIG) as server:
-        head = f"GET http://{host}/languages?x=http://y HTTP/1.1\r\nHost: {other}\r\nConnection: close\r\n\r\n"
-        with server.connect(head.encode()) as connection:
-            answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))
-    assert answer.startswith(b"HTTP/1.1 %d " % status)
-
-
 # --- Threads
 
 
 def test_documents_leave_threads_to_others(gated: tuple[Models, Gate], state: Path):
     models, gate = gated
     config = replace(CONFIG, state=str(state), requests=4)
-    with running(models, config) as server, ThreadPoolExecutor(3) as threads:
-        long = [threads.submit(upload, server, "/translate_file", f"A dog likes {number} cats.") for number in (2, 3)]
-        until(lambda: app_of(server).busy_bulk == 2)
-        refused = upload(server, "/translate_file")
-        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
-        short = threads.submit(server.translate, "A dog.")
+    with running(models, config, KEYS) as server, ThreadPoolExecutor(3) as threads:
+        send = partial(upload, server, "/translate_file")
+        long = [threads.submit(send, "A dog likes 2 cats.")]
+        until(lambda: app_of(server).bulk.left == 1)
+        refused = [send()]  # the same caller, who must not have all of them
+        long.append(threads.submit(send, "A dog likes 3 cats.", "second"))
+        until(lambda: app_of(server).bulk.left == 0)
+        refused += [send(key="first"), send(key="second")]
+        assert [(answer.status, answer.headers["retry-after"]) for answer in refused] == [(503, "1")] * 3
+        short = threads.submit(server.translate, "A dog.", api_key="first")
         until(lambda: app_of(server).busy == 3)
         gate.open.set()
         assert [each.result().status for each in (*long, short)] == [200] * 3
-        assert (app_of(server).busy, app_of(server).busy_bulk) == (0, 0)
+        assert (app_of(server).busy, app_of(server).bulk.left) == (0, 2)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

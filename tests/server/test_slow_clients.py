@@ -105,7 +105,8 @@ def test_body_in_chunks_is_read_no_further_than_to_the_limit():
         taken += 1 << 16
         return {"type": "http.request", "body": b"a" * (1 << 16), "more_body": True}
 
-    reading = read_body(receive, Headers({"transfer-encoding": "chunked"}), MAX_BODY, 5, Room(MAX_BODY))
+    headers, room = Headers({"transfer-encoding": "chunked"}), Room(MAX_BODY, 9 * MAX_BODY)
+    reading = read_body(receive, headers, MAX_BODY, 5, room, "me")
     # In a thread of its own, because a browser of another test may have an event loop in this one.
     with ThreadPoolExecutor(1) as thread, pytest.raises(Refusal) as refused:
         thread.submit(asyncio.run, reading).result()
@@ -123,12 +124,12 @@ def alone(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         yield process
 
 
-def latencies(server: Running, goes_on: Callable[[int], bool]) -> list[float]:
+def latencies(server: Running, goes_on: Callable[[int], bool], **fields: str) -> list[float]:
     """The seconds that a client waits for each of its answers, one after the other, to texts that are all different."""
     found: list[float] = []
     while goes_on(len(found)):
         began = time.perf_counter()
-        assert server.translate(f"A dog sees {random.randrange(10**9)} cats.").status == 200
+        assert server.translate(f"A dog sees {random.randrange(10**9)} cats.", **fields).status == 200
         found.append(time.perf_counter() - began)
         time.sleep(0.02)
     return found

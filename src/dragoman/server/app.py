@@ -31,18 +31,20 @@ from dragoman.server.reading import (
     Refusal,
     Room,
     convert_fields,
+    form_fields,
     read_body,
     read_fields,
 )
 from dragoman.server.routes import Call, Dialect, Route
 from dragoman.server.service import Service
+from dragoman.server.shares import Shares
 
 TRACE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ABSOLUTE = re.compile(r"https?://([^/]*)", re.IGNORECASE)  # how a target begins that names its host, as for proxies
 HOST = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?")
 STOPPING = "the server is stopping"
 FILE = "file"  # the field of a document
-ROOM = 256 << 20  # bytes of requests that are being received
+SMALL_ROOM, LARGE_ROOM = 32 << 20, 256 << 20  # bytes of requests that are being received, see `Room`
 FILE_THREADS = 4  # of requests that translate nothing, but read and write files
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
@@ -73,9 +75,10 @@ class App:
         self.table = [(compile_path(route.path)[0], route) for route in routes]
         self.host_names = {name.lower().rstrip(".") for name in service.config.host_name}
         self.threads = ThreadPoolExecutor(service.config.requests, "request")
-        self.busy = self.busy_bulk = 0  # requests that have a thread; those of them that are bulk
+        self.busy = 0  # requests that have a thread
+        self.bulk = Shares(max(1, service.config.requests // 2))  # threads for bulk: others keep the rest
         self.file_threads, self.busy_files = ThreadPoolExecutor(FILE_THREADS, "file"), 0
-        self.room = Room(ROOM)
+        self.room = Room(SMALL_ROOM, LARGE_ROOM)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -132,7 +135,8 @@ class App:
         exchange.caller, rate = f"address {caller_of(address)}", 0
         if not dialect.key_in_fields:
             exchange.caller, rate = self._identify(exchange, Received({}))
-        body = await read_body(exchange.receive, exchange.headers, route.max_body, BODY_SECONDS, self.room)
+        sender = self._sender(exchange)
+        body = await read_body(exchange.receive, exchange.headers, route.max_body, BODY_SECONDS, self.room, sender)
         exchange.received_all = True
         query = exchange.scope["query_string"]
         received = await read_fields(exchange.scope["method"], query, exchange.headers, body)
@@ -208,6 +212,14 @@ class App:
     def _allowed(self, origin: str) -> bool:
         return any(origin == pattern or fnmatchcase(origin, pattern) for pattern in self.service.config.allow_origin)
 
+    def _sender(self, exchange: Exchange) -> str:
+        """Return who sends a body, as far as it is known before the body is there: a key, else an address."""
+        dialect, query = exchange.dialect, exchange.scope["query_string"]
+        if not (dialect.key_in_fields and self.service.keys):
+            return exchange.caller
+        key = find_key(self.service.keys, dialect.read_key(exchange.headers, form_fields(query)))
+        return f"key {key.name}" if key else exchange.caller
+
     def _identify(self, exchange: Exchange, received: Received) -> tuple[str, int]:
         """Return who asks, for the log, and the characters a minute that a key allows (0: as many as all others).
 
@@ -227,10 +239,11 @@ class App:
         service, characters = self.service, exchange.characters
         takes_file = exchange.route is not None and exchange.route.takes_file
         if characters > service.config.characters and not takes_file:
-            raise Refusal(413, f"{characters:,} characters are more than {service.config.characters:,} in a request")
+            together = "all texts of a request together may have"
+            raise Refusal(413, f"{together} {service.config.characters:,} characters, and these have {characters:,}")
         requests = service.config.requests
-        bulk = exchange.route is not None and exchange.route.bulk  # may take long: others keep half of the threads
-        if self.busy >= requests or (bulk and self.busy_bulk >= max(1, requests // 2)):
+        bulk = exchange.route is not None and exchange.route.bulk  # may take long
+        if self.busy >= requests or (bulk and not self.bulk.has_room(exchange.caller, 1)):
             raise Refusal(503, "the server is busy", {"Retry-After": "1"})
         wait = service.models.wait(characters)  # at most so many tokens
         if wait > service.config.max_wait:
@@ -267,7 +280,7 @@ class App:
         metrics.in_flight.inc()
         metrics.characters.inc(exchange.characters)
         self.busy += 1
-        self.busy_bulk += call.route.bulk
+        self.bulk.take(call.caller, int(call.route.bulk))
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self.threads, call.route.handler, call)
         work.add_done_callback(
@@ -302,7 +315,7 @@ class App:
         finally:
             leaving.cancel()
             self.busy -= 1
-            self.busy_bulk -= call.route.bulk
+            self.bulk.give_back(call.caller, int(call.route.bulk))
             metrics.in_flight.dec()
             metrics.finished.labels(outcome).inc()
 

@@ -9,7 +9,8 @@ from dragoman.errors import DragomanError
 
 NOTICE = 2.0  # seconds between SIGTERM and the end of listening, in which others learn not to send requests here
 SILENCE = 5.0  # seconds without a beat, after which a server is stuck
-MAX_FILES, OTHER_FILES = 1 << 16, 256  # that this process may have open; those of them that are no connections
+MAX_CONNECTIONS = 1 << 11  # each may take half a megabyte, see `SENT_AHEAD` and `MAX_HEAD`
+MAX_FILES, OTHER_FILES = 1 << 12, 256  # that this process may have open; those of them that are no connections
 
 
 def bind(config: ServeConfig) -> socket.socket:
@@ -28,14 +29,14 @@ def bind(config: ServeConfig) -> socket.socket:
 
 
 def allow_connections() -> int:
-    """Let this process open as many files as the system grants, and return how many connections it may have."""
+    """Let this process open MAX_FILES, if the system grants that, and return how many connections it may have."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(MAX_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
     files = MAX_FILES if soft == resource.RLIM_INFINITY else soft
-    return files - min(OTHER_FILES, files // 2)
+    return min(MAX_CONNECTIONS, files - min(OTHER_FILES, files // 2))
 
 
 def address_of(listener: socket.socket) -> str:

@@ -4,7 +4,8 @@ import asyncio
 import codecs
 import difflib
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -18,16 +19,18 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import Receive
 
 from dragoman.config.fields import quote_value
+from dragoman.server.shares import Shares
 
 MAX_BODY = 1 << 20  # bytes
 MAX_DOCUMENT = 10 << 20
-FREE = 64 << 10  # bytes of a body that count as none while it is received
+SMALL = 64 << 10  # bytes of a body that come out of another room than the rest
 MAX_DEPTH = 50  # of lists and objects in JSON
 MAX_FIELDS = 20  # names of fields in a form
 MAX_VALUES = 1100  # values in a form, where one field may have many
 BODY_SECONDS = 30.0  # for a whole request
 
 Fields = dict[str, Any]
+JSON_LIST = {"in forms": "also a list, written as JSON"}  # what `Meta(extra=...)` says of such a field
 FORM = "application/x-www-form-urlencoded"
 ERROR = re.compile(r"(?P<what>.*?)(?: - at `(?P<key>key in )?\$\.?(?P<where>.*)`)?", re.DOTALL)
 NESTED = re.compile(r"(\w+)\[(\d{1,4})\]\.(\w+)")  # a field of an object in a list, in a form
@@ -66,25 +69,37 @@ class Received:
 
 
 class Room:
-    """Memory for the bodies that are being received, so that many large ones at once do not take all there is.
+    """Memory for the bodies that are being received, however many there are; senders share it.
 
-    The first bytes of a body need none of it: small requests are read whatever others send.
+    The first bytes of each body have a room of their own: small requests are read whatever large ones others send.
     """
 
-    def __init__(self, size: int):
-        self.left = size
+    def __init__(self, small: int, large: int):
+        """Take the bytes for the first SMALL bytes of all bodies, and for the rest of them."""
+        self.small, self.large = Shares(small), Shares(large)
 
-    def hold(self, size: int, held: int) -> int:
-        """Return how much a body of `size` bytes holds now, if it held `held`. Raise Refusal where there is no room."""
-        needed = max(held, size - FREE)
-        if needed - held > self.left:
-            raise Refusal(503, "too many large requests at once", {"Retry-After": "1"})
-        self.left -= needed - held
-        return needed
+    @contextmanager
+    def place(self, sender: str) -> Iterator[Callable[[int], None]]:
+        """Yield what makes room for a body of so many bytes, or raises Refusal; at last, give the room back."""
+        held = [0, 0]
+
+        def grow(size: int) -> None:
+            first = min(size, SMALL)
+            for index, (shares, needed) in enumerate(((self.small, first), (self.large, size - first))):
+                if not shares.take(sender, needed - held[index]):
+                    what = "large requests" if shares is self.large else "requests"
+                    raise Refusal(503, f"too many {what} are being sent at once", {"Retry-After": "1"})
+                held[index] = needed
+
+        try:
+            yield grow
+        finally:
+            for shares, size in zip((self.small, self.large), held, strict=True):
+                shares.give_back(sender, size)
 
 
-async def read_body(receive: Receive, headers: Headers, limit: int, seconds: float, room: Room) -> bytes:
-    """Return the body of a request.
+async def read_body(receive: Receive, headers: Headers, limit: int, seconds: float, room: Room, sender: str) -> bytes:
+    """Return the body of a request; sender: who shares the room with others.
 
     Raise Refusal where it has two lengths or more than `limit` bytes, is compressed, finds no room, or is not there
     after so many seconds; ClientGone where the client has left.
@@ -97,23 +112,22 @@ async def read_body(receive: Receive, headers: Headers, limit: int, seconds: flo
     too_large = Refusal(413, f"the request is larger than {limit:,} bytes")
     if not length.isdigit() or int(length[:20]) > limit:
         raise too_large
-    body, held = bytearray(), 0
+    body = bytearray()
     try:
-        async with asyncio.timeout(seconds):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientGone
-                body += message.get("body", b"")
-                if len(body) > limit:
-                    raise too_large
-                held = room.hold(len(body), held)
-                if not message.get("more_body", False):
-                    return bytes(body)
+        with room.place(sender) as grow:
+            async with asyncio.timeout(seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientGone
+                    body += message.get("body", b"")
+                    if len(body) > limit:
+                        raise too_large
+                    grow(len(body))
+                    if not message.get("more_body", False):
+                        return bytes(body)
     except TimeoutError:
         raise Refusal(408, f"the request was not complete after {seconds:g} seconds") from None
-    finally:
-        room.left += held
 
 
 async def read_fields(method: str, query: bytes, headers: Headers, body: bytes) -> Received:
@@ -244,11 +258,13 @@ def convert_fields(received: Received, kind: Any, missing: str, more: tuple[str,
     missing: the message where a required field is missing, with {} for its name; more: other fields of the request.
     """
     fields = received.fields
-    if not received.typed:  # a form cannot tell a value from a list of one
-        lists = list_fields(kind)
-        fields = {
-            name: [value] if name in lists and isinstance(value, str) else value for name, value in fields.items()
-        }
+    if not received.typed:
+        lists, as_json = list_fields(kind), json_list_fields(kind)
+        for name, value in fields.items():
+            if isinstance(value, str) and name in lists:  # a form cannot tell a value from a list of one
+                fields = {**fields, name: [value]}
+            elif isinstance(value, str) and name in as_json:
+                fields = {**fields, name: json_list(value) or value}
     try:
         return msgspec.convert(fields, kind, strict=received.typed)
     except msgspec.ValidationError as error:
@@ -285,6 +301,25 @@ def list_fields(kind: Any) -> frozenset[str]:
     return frozenset(
         field.encode_name for field in fields if takes(field.type, ListType) and not takes(field.type, StrType)
     )
+
+
+@lru_cache
+def json_list_fields(kind: Any) -> frozenset[str]:
+    """Return the names of the fields of a Struct that forms may have a list of texts in, written as JSON."""
+    fields = inspect.type_info(kind).fields  # type: ignore[attr-defined]
+    return frozenset(
+        field.encode_name for field in fields if isinstance(field.type, Metadata) and field.type.extra == JSON_LIST
+    )
+
+
+def json_list(text: str) -> list[str]:
+    """Return the texts in a list that is written as JSON; [] for every other text."""
+    if not (text.startswith("[") and text.endswith("]")):
+        return []
+    try:
+        return msgspec.json.decode(text.encode(), type=list[str])
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return []
 
 
 def takes(kind: Type, wanted: type[Type]) -> bool:

@@ -33,7 +33,7 @@ from dragoman.server.files import Results
 from dragoman.server.keys import Key, read_keys
 from dragoman.server.listening import NOTICE, SILENCE, address_of, allow_connections, bind
 from dragoman.server.models import Models, ModelSource, Served, open_models, parse_models
-from dragoman.server.protocol import TimedProtocol
+from dragoman.server.protocol import Connections, TimedProtocol
 from dragoman.server.service import Service
 from dragoman.server.store import PRIVATE
 from dragoman.server.table import DIALECTS, ROUTES
@@ -199,7 +199,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=partial(TimedProtocol, most=allow_connections()),  # type: ignore[arg-type]
+                http=partial(TimedProtocol, among=Connections(allow_connections(), config.proxy)),  # type: ignore[arg-type]
                 ws="none",
                 lifespan="off",
                 log_config=None,
