@@ -79,6 +79,18 @@ def test_model_without_attention_over_the_source_says_so(config: TransformerConf
         measure_heads(build(config, 12).eval(), [[5]], [[6]])
 
 
+def test_alignment_by_a_damaged_model_is_refused_in_words():
+    """The control is the same model before."""
+    model = make()
+    head = default_head(model)
+    assert alignment_weights(model, [[3, 4]], [[4]], head)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(1e37)
+    with pytest.raises(DragomanError, match="its weights are damaged"):
+        alignment_weights(model, [[3, 4]], [[4]], head)
+
+
 @pytest.mark.parametrize(("layer", "head"), [(0, None), (4, None), (-1, 1), (1, 0), (1, 5), (3, -1)])
 def test_layer_or_head_that_is_not_there_is_refused(layer: int, head: int | None):
     with pytest.raises(UsageError, match="the model has"):

@@ -13,6 +13,7 @@ from dragoman.data.tokenizer import BOS, EOS, Tokenizer
 from dragoman.decoding.engine import Constraints
 from dragoman.decoding.search import length_penalty
 from dragoman.decoding.torch_engine import TorchEngine
+from dragoman.errors import DragomanError
 from dragoman.inspection.tree import BeamTree, Fate, Recording
 from dragoman.model import Model, build
 
@@ -185,3 +186,16 @@ def test_beam_tree_of_a_greedy_search_is_a_chain():
         best, next_best = sorted(range(WORDS), key=lambda token: -row[token])[:2]
         assert (first.token_id, second.token_id) == (best, next_best)
         assert (first.fate, second.fate) == ("finished" if best == EOS else "kept", "pruned")
+
+
+def test_beam_tree_of_a_damaged_model_is_refused_in_words():
+    """The control is the same model before."""
+    model = make("transformer")
+    recording = Recording(TorchEngine(model), pieces())
+    assert recording.search([SOURCE], short(beam=2))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(1e37)
+    for beam in (1, 2):
+        with pytest.raises(DragomanError, match="its weights are damaged"):
+            Recording(TorchEngine(model), pieces()).search([SOURCE], short(beam=beam))

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dragoman.alignment.ibm1 import mutual_links
 from dragoman.data.batches import Ids
+from dragoman.decoding.engine import NO_PROBABILITIES
 from dragoman.decoding.forced import forced_batches
 from dragoman.errors import DragomanError, UsageError
 from dragoman.model import Model
@@ -77,7 +78,7 @@ def alignment_weights(
 
     It is that of the step that predicted the token. The last row and column are EOS; each row sums to 1. The weights of
     a pair do not depend on the other pairs. Raise UsageError for a layer or head that the model does not have,
-    DragomanError for a model without attention over the source.
+    DragomanError for a model without attention over the source, and where the attention is not numbers.
     """
     capture = cross_attention_capture(model)
     if not 1 <= head.layer <= len(capture.weights["cross"]):
@@ -92,6 +93,8 @@ def alignment_weights(
         weights = (weights.mean(1) if head.head is None else weights[:, head.head - 1]).float().cpu()
         for row, table in zip(rows, weights, strict=True):
             tables[row] = table[: len(targets[row]) + 1, : len(sources[row]) + 1].clone()
+            if tables[row].isnan().any():
+                raise DragomanError(NO_PROBABILITIES)
     return [tables[row] for row in range(len(sources))]
 
 

@@ -15,8 +15,9 @@ from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import BOS, EOS
 from dragoman.data.tokenizers import SideTokenizer
-from dragoman.decoding.engine import UNCONSTRAINED, Constraints, Engine, SteppedEngine
+from dragoman.decoding.engine import NO_PROBABILITIES, UNCONSTRAINED, Constraints, Engine, SteppedEngine
 from dragoman.decoding.search import BeamStep, Hypothesis, finish, length_penalty
+from dragoman.errors import DragomanError
 
 Fate = Literal["kept", "finished", "pruned"]
 
@@ -116,7 +117,12 @@ class TreeRecorder:
         self.open = [0] * self.beams  # the node of each open hypothesis
 
     def __call__(self, so_far: Tensor, log_p: Tensor, step: BeamStep) -> None:
-        """Add the nodes of one step of a search for one source; see `Observer`."""
+        """Add the nodes of one step of a search for one source; see `Observer`.
+
+        Raise DragomanError where the model's probabilities are not numbers.
+        """
+        if log_p.isnan().any():
+            raise DragomanError(NO_PROBABILITIES)
         if self.left_out:
             self.left_out -= 1
             return
