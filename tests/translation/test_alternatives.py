@@ -22,7 +22,8 @@ from dragoman.translation.translator import Translator
 PIECES = [" ", "a", "b", ".", " a", " b", " ab"]
 MERGES = [(" ", "a"), (" ", "b"), (" a", "b")]
 IDS = range(len(RESERVED), len(RESERVED) + len(PIECES))
-LONGEST = 4  # tokens of an output, EOS included
+EXTRA = 1  # tokens, EOS included, of an output behind its beginning, beside the one of the source
+LONGEST = 5  # tokens of an output
 TEXT = "The dog sees 2 red cats."
 
 
@@ -36,7 +37,7 @@ def toy() -> Translator:
         model.output.weight *= 3
         model.output.bias[: len(RESERVED)] = -1e4
         model.output.bias[EOS] = 1.0
-    search = SearchConfig(beam=len(PIECES) ** (LONGEST - 1), length_penalty=0.0, extra_length=LONGEST - 1)
+    search = SearchConfig(beam=len(PIECES) ** 3, length_penalty=0.0, extra_length=EXTRA)
     return Translator(model, tokenizer, search, NO_SAFEGUARDS)
 
 
@@ -85,10 +86,13 @@ def enumerated(toy: Translator, outputs: Outputs, prefix: str, *, whole: bool = 
                 starts.add((*cut[:length], id))
     found: dict[str, tuple[float, float, str]] = {}
     for start in starts:
-        two = sorted((-sum(log_p), tokens) for tokens, log_p in outputs.log_p.items() if tokens[: len(start)] == start)[
-            :2
-        ]
-        for cost, tokens in two:
+        room = len(start) + 1 + EXTRA
+        costs = sorted(  # without EOS where there is no room for it
+            (-sum(log_p[:room]), tokens)
+            for tokens, log_p in outputs.log_p.items()
+            if tokens[: len(start)] == start and len(tokens) <= room
+        )
+        for cost, tokens in costs[:2]:
             text, place = spell(tokens), len(before.split())
             if len(text.split()) <= place:
                 continue
@@ -180,7 +184,8 @@ def test_text_without_words_has_none_and_wrong_arguments_are_explained(trained: 
     assert (
         translator.alternatives("") == translator.alternatives("42") == translator.alternatives("<b>1</b>", "x") == []
     )
-    assert translator.alternatives(TEXT, "개 " * 60) == []  # longer than an output may be
+    long = "개 " * 60  # more than an output may have behind what it begins with
+    assert all(word.translation.text.startswith(long) for word in translator.alternatives(TEXT, long))
     with pytest.raises(UsageError, match="the translation may begin with at most"):
         translator.alternatives(TEXT, "x " * 2000)
     with pytest.raises(UsageError, match="count"):
