@@ -14,7 +14,7 @@ from dragoman.check.detectors import form_hits
 from dragoman.data.normal_form import MARKS, normal_form
 from dragoman.data.split import words_of
 from dragoman.data.tokenizer import normalise
-from dragoman.evaluation.metrics import normalise_references
+from dragoman.evaluation.metrics import normalise_texts
 
 SHUFFLED = ["\u0301\u0327", "\uff9e\u0327\uff9f\u0301"]  # marks that change places, in NFC and in NFKC
 
@@ -35,7 +35,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "tokenizer": normalise,
     "check": lambda text: list(form_hits(TextColumn([text]))),
     "split": words_of,
-    "evaluate": lambda text: normalise_references(["a"], [text]),
+    "evaluate": lambda text: normalise_texts(["a"], [text]),
 }
 
 
