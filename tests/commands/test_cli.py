@@ -284,7 +284,7 @@ def test_lines_that_cannot_be_read_are_told_from_all_others(
         (f"translate {'x' * 300}", "translate needs -m FOLDER (model folder, run folder or hub:USER/NAME)"),
         ("upload x", "upload needs hub:USER/NAME (its name on the Hub; an existing model gets a new version)"),
         ("upload", "upload needs MODEL and hub:USER/NAME"),
-        ("export x", "export needs OUT and --to {ctranslate2,onnx,huggingface,web}"),
+        ("export x", "export needs OUT and --to {dragoman,ctranslate2,onnx,huggingface,web}"),
         ("translate . x", "translate needs -m in front of its model folder: -m ."),
         ("split x", "split needs --out FOLDER (folder for train.tsv, dev.tsv and test.tsv)"),
         ("info a b", "info does not take 'b'"),

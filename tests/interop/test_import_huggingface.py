@@ -119,7 +119,7 @@ class Pair:
                 num_beams=beam,
                 do_sample=False,
                 length_penalty=0.0,
-                max_new_tokens=len(source) + LIMIT,
+                max_new_tokens=len(source) + LIMIT + (first is not None),  # what is given does not count
                 max_length=None,
                 suppress_tokens=sorted({*silent, self.theirs.config.decoder_start_token_id} - {self.target[2]}),
                 renormalize_logits=True,

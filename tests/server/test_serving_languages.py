@@ -23,7 +23,7 @@ from dragoman.server.models import open_models, parse_models
 from dragoman.text.tags import LanguageTags
 from dragoman.translation.translator import Translator
 
-TEXT = "The dog sees 5 cats."
+TEXT = "The dog finds the blue cat."
 TAGS = {"en": "eng_Latn", "ko": "kor_Hang", "es": "spa_Latn"}
 DIRECTIONS = list(itertools.permutations(TAGS, 2))
 

@@ -4,6 +4,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -142,7 +143,7 @@ class Document:
         for label in self.labels:
             new = label.render(source, target) if target and source != target else None
             if new is not None:
-                yield Change(Passage(label.start, label.end, (), lambda _, new=new: [new]), [])
+                yield Change(Passage(label.start, label.end, (), partial(_given, [new])), [])
 
     def changes(self, translations: Sequence[str]) -> list["Change"]:
         """Return the passages whose translations have words and are not the same, one translation for each text."""
@@ -209,6 +210,11 @@ def has_letter(text: str) -> bool:
 def translatable_lines(text: str) -> tuple[str, ...]:
     """Return the lines of a text that have a letter, without the space around them."""
     return tuple(line.strip() for line in text.split("\n") if has_letter(line))
+
+
+def _given(content: "Content", _: Sequence[str]) -> "Content":
+    """Return the content that a label is given, whatever the translations are."""
+    return content
 
 
 def replace_lines(text: str, translations: Sequence[str]) -> str:
