@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dragoman.alignment.ibm1 import mutual_links
 from dragoman.data.batches import Ids
-from dragoman.decoding.engine import NO_PROBABILITIES
+from dragoman.decoding.engine import require_numbers
 from dragoman.decoding.forced import forced_batches
 from dragoman.errors import DragomanError, UsageError
 from dragoman.model import Model
@@ -93,8 +93,7 @@ def alignment_weights(
         weights = (weights.mean(1) if head.head is None else weights[:, head.head - 1]).float().cpu()
         for row, table in zip(rows, weights, strict=True):
             tables[row] = table[: len(targets[row]) + 1, : len(sources[row]) + 1].clone()
-            if tables[row].isnan().any():
-                raise DragomanError(NO_PROBABILITIES)
+            require_numbers(tables[row])
     return [tables[row] for row in range(len(sources))]
 
 

@@ -5,6 +5,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from torch import Tensor
+
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.decoding.processors import Dropped
@@ -37,6 +39,12 @@ def most_tokens(source: Ids, config: SearchConfig, given: Constraints, max_posit
     """
     length = len(given.tag) + len(given.prefix) + len(source) + config.extra_length
     return min(length, max_positions or length)
+
+
+def require_numbers(values: Tensor) -> None:
+    """Raise DragomanError where a value that a model has computed is not a number, as from damaged weights."""
+    if values.isnan().any():
+        raise DragomanError(NO_PROBABILITIES)
 
 
 def require_probabilities(results: Sequence[Sequence[Hypothesis]], dropped: Collection[int] = ()) -> None:

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from dragoman.data.batches import Batch, Ids, pad_rows, plan_batches, source_batch
 from dragoman.data.tokenizer import BOS
-from dragoman.decoding.engine import NO_PROBABILITIES
-from dragoman.errors import DragomanError
+from dragoman.decoding.engine import require_numbers
 from dragoman.model import Model
 
 TOKENS = 4096  # of a batch on either side, padding included; a longer pair is alone in one
@@ -67,8 +66,7 @@ def score(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[
     likelihoods: dict[int, Likelihood] = {}
     for rows, batch in forced_batches(model, sources, targets):
         all_log_p = token_log_p(model, batch)
-        if all_log_p.isnan().any():
-            raise DragomanError(NO_PROBABILITIES)
+        require_numbers(all_log_p)
         log_p = all_log_p.split(batch.real.sum(1).tolist())
         labels = batch.labels[batch.real].split([len(row_log_p) for row_log_p in log_p])
         for row, tokens, row_log_p in zip(rows, labels, log_p, strict=True):

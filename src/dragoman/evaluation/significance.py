@@ -43,8 +43,8 @@ def estimate_scores(
     library gives it as a mean and a width to both sides, which near 100 or 0 is too wide on one of them. TER is missing
     where `reason_against_ter` gives a reason. tokenize, and what is raised: as for `evaluate`.
     """
-    systems = [normalise_texts(translations, references)[0] for translations in systems]
-    references = normalise_texts(references, references)[1]
+    pairs = [normalise_texts(translations, references) for translations in systems]
+    systems, references = [translations for translations, _ in pairs], pairs[0][1]
     tokenize = tokenize or choose_tokenization(references)
     metrics: dict[str, Any] = {"BLEU": bleu_metric(tokenize), "chrF2": CHRF()}
     if not reason_against_ter(systems, references):

@@ -15,9 +15,8 @@ from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizer import BOS, EOS
 from dragoman.data.tokenizers import SideTokenizer
-from dragoman.decoding.engine import NO_PROBABILITIES, UNCONSTRAINED, Constraints, Engine, SteppedEngine
+from dragoman.decoding.engine import UNCONSTRAINED, Constraints, Engine, SteppedEngine, require_numbers
 from dragoman.decoding.search import BeamStep, Hypothesis, finish, length_penalty
-from dragoman.errors import DragomanError
 
 Fate = Literal["kept", "finished", "pruned"]
 
@@ -121,8 +120,7 @@ class TreeRecorder:
 
         Raise DragomanError where the model's probabilities are not numbers.
         """
-        if log_p.isnan().any():
-            raise DragomanError(NO_PROBABILITIES)
+        require_numbers(log_p)
         if self.left_out:
             self.left_out -= 1
             return
