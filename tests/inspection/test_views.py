@@ -241,6 +241,8 @@ def test_source_ids_of_whole_texts_begin_with_their_tags(tagged: Path):
     assert translator.source_ids([SENTENCE, SENTENCE], ["", "formal"]) == [plain, formal]
     assert translator.replace(tag="formal").source_ids([SENTENCE], [""]) == [formal]
     assert plain != formal == [*tokenizer.tag_ids("formal"), *plain]
+    for default, tag, expected in (("formal", "", formal), ("", "formal", formal), ("", "", plain)):
+        assert translator.replace(tag=default)._segments(SENTENCE, plain, tag, "")[0].source_ids == expected
     (cut,) = translator.source_ids(["dog " * 2000], ["formal"])
     assert len(cut) == translator.max_source_tokens
 
