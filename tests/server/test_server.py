@@ -564,8 +564,8 @@ def test_unexpected_error_says_nothing_of_the_text(server: Running, monkeypatch:
 
 
 def test_slow_clients_are_cut_off_and_others_are_not(models: Models, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.5)
-    monkeypatch.setattr(server_app, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 2.0)
+    monkeypatch.setattr(server_app, "BODY_SECONDS", 2.0)
     head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with running(models, CONFIG) as server:
         began = time.monotonic()
@@ -578,7 +578,7 @@ def test_slow_clients_are_cut_off_and_others_are_not(models: Models, monkeypatch
         assert b"200 OK" in answer
         again.sendall(b"GET /he")  # the next one on this connection
         for _ in range(3):  # a byte now and then does not help
-            time.sleep(0.1)
+            time.sleep(0.3)
             for connection in (headers, body):
                 connection.sendall(b"x")
         assert server.ask("GET", "/health").status == 200
@@ -586,7 +586,7 @@ def test_slow_clients_are_cut_off_and_others_are_not(models: Models, monkeypatch
         for connection in (silent, headers, again):
             with connection, contextlib.suppress(ConnectionResetError):
                 assert connection.recv(1000) == b""
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 8
 
 
 # --- Stopping
