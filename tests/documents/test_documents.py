@@ -27,7 +27,7 @@ from dragoman.documents.document import Skipped
 from dragoman.documents.html import TEXT_ATTRIBUTES, tokens
 from dragoman.documents.subtitles import wrap
 from dragoman.errors import DragomanError, UsageError
-from dragoman.text.placeholders import find, remove
+from dragoman.text.verbatim import find, remove
 
 TXT = "Hello\r\n\r\n  A second line \t\n---\n42\n!?\nLast"
 HTML = """<!DOCTYPE html>
@@ -1136,8 +1136,3 @@ def seconds(suffix: str, text: str) -> float:
 def test_deep_and_long_documents_come_back(suffix: str, unit: str):
     """Neither a limit of recursion nor quadratic time stands in their way."""
     assert not grows_too_fast(lambda count: seconds(suffix, unit * count), 300 if suffix == ".md" else 1_250)
-
-
-def test_rows_with_fewer_cells_than_the_table_are_translated():
-    table = "| One | Two |\n|---|---|\n| Three |\nFour\n| Five | Six |\n"
-    assert read_document(table.encode(), ".md").texts == ["One", "Two", "Three", "Four", "Five", "Six"]

@@ -68,8 +68,3 @@ def test_attributes_that_readers_see_or_hear_are_texts(page: str, texts: list[st
     document = read_document(page.encode(), ".html")
     assert document.texts == texts
     assert document.fill([f"X{text}" for text in texts]).decode().count("X") == len(texts)
-
-
-def test_closing_tags_without_an_opening_one_close_nothing():
-    page = "<p><code>a</code></code> One</p></p> <i>Two</i></i></b>"
-    assert translated(page) == page.replace("One", "Eins").replace("Two", "Zwei")

@@ -106,7 +106,7 @@ def test_inspection_page_is_the_one_of_the_command(server: Running, dragoman: An
 
 
 def test_inspection_says_where_the_server_translates_otherwise(server: Running):
-    (one,) = answer(server, "inspect")["inspections"]
+    (one,) = answer(server, "inspect", text="The dog sees red cats.")["inspections"]
     assert (one["translation"], one["differs"]) == (one["inspection"]["target"]["text"], False)
     text = "The {name} sees 4 red cats."  # which a second search puts back
     (one,) = answer(server, "inspect", text=text)["inspections"]

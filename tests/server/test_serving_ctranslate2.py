@@ -106,10 +106,10 @@ def test_batch_has_at_most_2048_tokens_and_both_replicas_have_work(served: Serve
 
 def test_client_that_leaves_before_a_batch_begins_is_not_in_it(served: Served):
     with watching(served) as (server, watched):
-        busy = [server.connect(post(f"The dog sees {number} cats.")) for number in range(REPLICAS)]
+        busy = [server.connect(post(f"The dog sees {name}.")) for name in ("cats", "dogs")[:REPLICAS]]
         until(lambda: watched.now == REPLICAS)
-        leaving = [server.connect(post(f"The bear sees {number} red horses.")) for number in range(3, 6)]
-        staying = server.connect(post("The bear likes 9 white rabbits."))
+        leaving = [server.connect(post(f"The bear sees {name} horses.")) for name in ("red", "blue", "black")]
+        staying = server.connect(post("The bear likes white rabbits."))
         until(lambda: server.metric("dragoman_in_flight") == REPLICAS + 4)
         for connection in leaving:
             connection.close()

@@ -36,6 +36,9 @@ def test_extent_is_that_of_95_of_100_sources(tokenizer: Tokenizer, tmp_path: Pat
     assert extent_of([one] * 95 + [three] * 5, tokenizer, tmp_path) == SourceExtent(1, tokens[0], False, ("LATIN",))
     found = extent_of([one] * 94 + [three] * 5 + ["개가 봐요. " * 9], tokenizer, tmp_path)
     assert found == SourceExtent(3, tokens[1], False, ("HANGUL", "LATIN"))
+    marked = one.replace("dog", "<b>dog</b>")
+    assert extent_of([one] * 99 + [marked], tokenizer, tmp_path).markup
+    assert not extent_of([one] * 100 + [marked], tokenizer, tmp_path).markup
     assert extent_of(["1 2 3"] * 6 + [one] * 4, tokenizer, tmp_path).wordless
     assert not extent_of(["1 2 3"] * 4 + [one] * 6, tokenizer, tmp_path).wordless
 

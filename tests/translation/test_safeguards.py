@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from dragoman.decoding.engine import Constraints
 from dragoman.decoding.search import Hypothesis
 from dragoman.errors import UsageError
 from dragoman.model import build
-from dragoman.text import placeholders
+from dragoman.text import verbatim
+from dragoman.text.extent import SourceExtent
 from dragoman.text.faults import find_faults
 from dragoman.text.glossary import Entry, Glossary, check_terms
 from dragoman.translation import placement
@@ -34,7 +36,7 @@ SPEECHES: dict[str, Speech] = {
     "the source": lambda text, _: text,
     "nothing": lambda text, _: "",
     "everything twice": lambda text, _: f"{text} {text}",
-    "the words without placeholders": lambda text, _: placeholders.remove(text)[0],
+    "the words without placeholders": lambda text, _: verbatim.remove(text)[0],
     "something made up": lambda text, _: "%s <i>lorem {x} ipsum</i> https://other.example",
     "less at first, and then without an end": lambda text, search: (
         "Der Hund " * 60 if search.no_repeat_ngram else "Der Hund"
@@ -90,7 +92,7 @@ mixed = st.lists(st.sampled_from(HELD + TAGS + WORDS), min_size=1, max_size=10).
 def test_placeholders_come_back_once_each_whatever_the_model_predicts(dictated, speech: str, texts: list[str]):
     translations = dictated(SPEECHES[speech]).translate(texts)
     for text, translation in zip(texts, translations, strict=True):
-        assert placeholders.compare(text, translation.text) == ([], [])
+        assert verbatim.compare(text, translation.text) == ([], [])
         assert not any(flag.startswith(("lost", "invented")) for flag in translation.flags)
 
 
@@ -101,7 +103,7 @@ def test_translation_begins_with_its_prefix_also_after_a_second_search(dictated,
     translations = dictated(SPEECHES[speech], honour_prefix=True).translate(texts, prefixes=[prefix] * 4)
     for text, translation in zip(texts, translations, strict=True):
         assert translation.text.startswith(prefix)
-        assert placeholders.compare(text, translation.text, prefix=prefix) == ([], [])
+        assert verbatim.compare(text, translation.text, prefix=prefix) == ([], [])
         assert not any("prefix" in flag or flag.startswith(("lost", "invented")) for flag in translation.flags)
 
 
@@ -114,7 +116,7 @@ def test_second_search_restores_placeholders_in_all_ranks_in_order(translator: T
         assert len(ranks) == 4
         assert [rank.score for rank in ranks] == sorted((rank.score for rank in ranks), reverse=True)
         if best.retried and not best.flags:
-            assert all(placeholders.compare(text, rank.text) == ([], []) for rank in ranks)
+            assert all(verbatim.compare(text, rank.text) == ([], []) for rank in ranks)
 
 
 def test_translation_without_a_fault_is_not_searched_for_again(dictated):
@@ -146,7 +148,7 @@ def test_marks_behind_a_placeholder_in_front_are_not_translated_without_it(dicta
 
 def labels(text: str) -> list[str]:
     """The words without their placeholders; the placeholder where there is nothing else but marks."""
-    bare = [(placeholders.remove(word)[0], placeholders.find(word)) for word in text.split()]
+    bare = [(verbatim.remove(word)[0], verbatim.find(word)) for word in text.split()]
     return [word if any(map(str.isalnum, word)) else found[0].text for word, found in bare]
 
 
@@ -161,8 +163,8 @@ def test_words_are_aligned_as_without_the_placeholders_that_were_put_back(dictat
         assert tuple(second) == found.alignment
         return {(labels(source)[i], labels(found.text)[j]) for i, j in found.alignment}
 
-    translator = dictated(lambda text, _: " ".join(reversed(placeholders.remove(text)[0].split())))
-    plain = linked(placeholders.remove(text)[0].lstrip(": "))
+    translator = dictated(lambda text, _: " ".join(reversed(verbatim.remove(text)[0].split())))
+    plain = linked(verbatim.remove(text)[0].lstrip(": "))
     assert linked(text) == plain | {(placeholder, placeholder) for placeholder in held}
     assert plain
 
@@ -241,13 +243,80 @@ def test_without_safeguards_placeholders_are_lost(dictated):
     """The control for the tests of the second search."""
     for speech in ("nothing", "something made up"):
         (translation,) = dictated(SPEECHES[speech], NO_SAFEGUARDS).translate(["The {name} sees %s"])
-        assert placeholders.compare("The {name} sees %s", translation.text) != ([], [])
+        assert verbatim.compare("The {name} sees %s", translation.text) != ([], [])
 
 
-def test_numbers_come_back_on_request(dictated):
-    text, speech = "The dog sees 3.5 km of horses", lambda text, _: text.replace("3.5 km", "4 km")
-    assert "4 km" in dictated(speech).translate([text])[0].text
+@pytest.mark.parametrize(
+    "text", ["The <b>dog</b> sees {name}", "<i>The <b>dog</b></i> sees <u>it</u> red", "`<b>` is the dog"]
+)
+def test_tags_are_read_only_by_a_model_that_has_learned_them(dictated, text: str):
+    read: list[str] = []
+
+    def speech(source: str, _: SearchConfig) -> str:
+        read.append(source)
+        return source.replace("dog", "Hund").replace("sees", "sieht")
+
+    translator = dictated(speech)
+    (translation,) = translator.translate([text])
+    assert verbatim.find(read[0], verbatim.TAGS) == []
+    assert read == [verbatim.remove(text, verbatim.TAGS)[0]]  # whatever else is to stay is there; one search is enough
+    assert verbatim.compare(text, translation.text) == ([], [])
+    assert (
+        verbatim.remove(translation.text)[0] == verbatim.remove(text.replace("dog", "Hund").replace("sees", "sieht"))[0]
+    )
+    read.clear()
+    reads_tags = Translator(
+        translator.model,
+        translator.tokenizers.source,
+        SearchConfig(beam=1),
+        engine=translator.engine,
+        extent=SourceExtent(9, 512, markup=True),
+    )
+    reads_tags.translate([text])
+    assert read[0] == text  # the control
+
+
+def test_pair_of_tags_is_around_the_word_that_needs_what_it_enclosed(trained: Path, pairs: list[Pair]):
+    """Not around one beside it that happens to attend to the same word."""
+    translator = Translator.load(trained, SearchConfig(beam=1))
+    for source, _ in pairs[:40]:
+        animal = source.split()[1]
+        plain = translator.translate(source)
+        (tagged,) = translator.translate([source.replace(animal, f"<b>{animal}</b>", 1)])
+        assert re.sub("</?b>", "", tagged.text) == plain.text
+        ids, tokens = translator.tokenizers.source.encode(source), plain.tokens[0]
+        starts = [source.index(animal)]
+        ((_, start),) = translator.annotator.links_by_loss(ids, tokens, [], starts) or [(0, -1)]
+        if start >= 0:
+            assert tagged.text.index("<b>") == start
+
+
+def test_units_stay_with_their_numbers_on_request(dictated):
+    text, speech = "The dog sees 3.5 km of horses", lambda text, _: re.sub(r"dog|km", "DOG", text)
+    assert "3.5 DOG" in dictated(speech).translate([text])[0].text
     assert "3.5 km" in dictated(speech, Safeguards(numbers=True)).translate([text])[0].text
+
+
+NUMBERED = "The 12 dogs see 47228 horses in 8.11 km, 5 of them red"
+
+
+@pytest.mark.parametrize(
+    "speech",
+    [
+        lambda text, _: re.sub(r"(\d)\d", r"\1", text).replace("dog", "Hund"),  # digits get lost, of any number
+        lambda text, _: re.sub(r"\d\d\d+", "47", text).replace("dog", "Hund"),  # only of those that are long
+        lambda text, _: re.sub(r"\d", "", text).replace("dog", "Hund"),
+        lambda text, _: "Hund " + re.sub(r"(\d+)", r"\g<1>1", text),
+        lambda *_: "Der Hund sieht",
+        lambda *_: "",
+    ],
+)
+def test_numbers_have_their_values_whatever_the_model_predicts(dictated, speech: Speech):
+    (translation,) = dictated(speech).translate([NUMBERED])
+    assert verbatim.compare_numbers(NUMBERED, translation.text) == ([], [])
+    assert not any("number" in flag or flag.startswith(("lost", "invented")) for flag in translation.flags)
+    (careless,) = dictated(speech, NO_SAFEGUARDS).translate([NUMBERED])
+    assert verbatim.compare_numbers(NUMBERED, careless.text) != ([], [])  # the control
 
 
 @pytest.mark.parametrize("text", ["!!!", "ok", "😀", "-", "1", "A", "?", "...", "OK.", "…"])

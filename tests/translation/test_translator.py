@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import json
 import random
+import re
 import shutil
 import unicodedata
 from importlib.util import find_spec
@@ -245,7 +246,7 @@ def test_forbidden_words_do_not_follow_a_prefix_with_a_space_either(translator: 
         begun, following = " ".join(words[:count]) + " ", words[count].rstrip(".")
         if following in begun:
             continue
-        strict = translator.replace(safeguards=Safeguards(forbidden_exact=(following,)))
+        strict = translator.replace(safeguards=Safeguards(placeholders=False, forbidden_exact=(following,)))
         assert translator.translate(text, prefixes=begun).text.startswith(begun + following)  # the control
         assert not strict.translate(text, prefixes=begun).text.removeprefix(begun).startswith(f"{following} ")
         assert following not in {one.word for one in strict.alternatives(text, begun)}
@@ -698,7 +699,7 @@ def test_word_scores_are_those_of_the_tokens_of_the_search(tokenizer: Tokenizer,
 def test_placeholders_that_were_put_back_score_nothing(translator: Translator, pairs: list[Pair]):
     """The other words have what the search gave them; of a placeholder, also the most for other words is 0."""
     translator = translator.replace(search=SearchConfig(beam=2, length_penalty=0.0))
-    sources = [f"{source} {{x}} http://a.org/b" for source, _ in pairs[:10]]
+    sources = [re.sub(r"\d+ ", "", source) + " {x} http://a.org/b" for source, _ in pairs[:10]]
     outputs = [one for one in translator.translate(sources) if one.finished and "{x}" in one.text.split()]
     assert len(outputs) > 3
     segments, tokens = [one.segments for one in outputs], [one.tokens for one in outputs]

@@ -12,7 +12,7 @@ from dragoman.check.characters import KIND, KINDS
 from dragoman.check.columns import CHECKED, RowBlock, TextColumn
 from dragoman.check.profile import Profile, log_ratios
 from dragoman.errors import UsageError
-from dragoman.text import placeholders
+from dragoman.text import verbatim
 
 SOURCE, TARGET = 0, 1
 MARKUP = re.compile(r"&(?:[a-z]{2,8}|#\d{1,7}|#x[0-9a-f]{1,6});|</?[a-z][a-z0-9]{0,9}(?:\s[^<>\n]{0,200})?/?>", re.I)
@@ -142,6 +142,6 @@ def placeholder_hits(block: RowBlock) -> Hits:
     """Return the hits of the rule 'placeholders': rows whose two sides have different ones that a program fills in."""
     differ = np.zeros(len(block), bool)
     for row, texts in enumerate(zip(*(column.texts for column in block.columns), strict=True)):
-        source, target = (sorted(placeholders.find_filled_in(text[:CHECKED])) for text in texts)
+        source, target = (sorted(verbatim.find_filled_in(text[:CHECKED])) for text in texts)
         differ[row] = source != target
     return Hits("placeholders", differ)

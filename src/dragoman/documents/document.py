@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dragoman.documents.encoding import Encoding
 from dragoman.errors import UsageError, plural
-from dragoman.text import placeholders
+from dragoman.text import verbatim
 from dragoman.text.faults import is_empty
 
 UNREADABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and what stands for bytes that are not characters
@@ -199,7 +199,7 @@ def loses_words(text: str, translation: str) -> bool:
     """Return whether a translation is empty besides its placeholders and tags, although the text is not."""
     if not translation:
         return True
-    return is_empty(placeholders.remove(text)[0], placeholders.remove(translation)[0])
+    return is_empty(verbatim.remove(text)[0], verbatim.remove(translation)[0])
 
 
 def has_letter(text: str) -> bool:

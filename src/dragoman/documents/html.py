@@ -21,7 +21,8 @@ from dragoman.documents.inline import (
     render_markup,
     trim,
 )
-from dragoman.text.placeholders.detect import PATTERNS, TEMPLATE
+from dragoman.text.verbatim.detect import TEMPLATE
+from dragoman.text.verbatim.kinds import PATTERNS
 
 ATTRIBUTE = r"""[ \t\n\r\f/]*
     ([^ \t\n\r\f/>][^ \t\n\r\f/>=]*)

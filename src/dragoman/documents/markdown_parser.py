@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt, rules_inline
 from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import StateInline
 
-from dragoman.text.placeholders.detect import TEMPLATE
+from dragoman.text.verbatim.detect import TEMPLATE
 
 InlineRule = Callable[[StateInline, bool], bool]
 INLINE_RULES: dict[str, InlineRule] = {

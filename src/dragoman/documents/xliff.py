@@ -17,7 +17,7 @@ from dragoman.documents.document import Content, Document, Passage, Skipped, Spa
 from dragoman.documents.encoding import decode, resolve_references
 from dragoman.documents.inline import SPACE, Fragment, Inline, as_one_line, core_words, flow_text, render_markup, trim
 from dragoman.errors import plural
-from dragoman.text import placeholders
+from dragoman.text import verbatim
 
 QUOTED = r""""[^"]*"|'[^']*'"""
 MARKUP = re.compile(
@@ -217,7 +217,7 @@ def unit_passages(original: str, unit: Element, setting: Setting, sections: list
     if source is None:
         return
     of_source = cdata_sections(original, source)
-    sections += [section.start() for section in of_source if has_letter(placeholders.remove(section[1])[0])]
+    sections += [section.start() for section in of_source if has_letter(verbatim.remove(section[1])[0])]
     flows = list(text_flows(original, source, source.within(setting).lines_kept))
     if not flows:
         return

@@ -12,7 +12,7 @@ from dragoman.documents.document import Passage
 from dragoman.documents.encoding import resolve_references
 from dragoman.documents.html import Token, block_passages, split_flow
 from dragoman.documents.inline import Tags
-from dragoman.text.placeholders.detect import PATTERNS
+from dragoman.text.verbatim.kinds import PATTERNS
 
 QUOTED = r""""[^"]*"|'[^']*'"""
 DECLARATION = rf"""<!(?:[^<>"']|{QUOTED})*+>"""

@@ -29,6 +29,7 @@ from dragoman.model import Model
 from dragoman.model_folder import copy_records, fetch_model, read_model
 from dragoman.storage.writing import new_folder
 from dragoman.text.tags import DefaultTags
+from dragoman.translation.safeguards import NO_SAFEGUARDS
 from dragoman.translation.translator import Translator
 
 TARGETS: dict[str, Target] = {"ctranslate2": CTRANSLATE2, "onnx": ONNX, "huggingface": HUGGING_FACE, "web": WEB}
@@ -184,7 +185,9 @@ def measure(exported: Exported, target: Target, engine: Copy, test: Sequence[str
     """
     corpus, tags = read_corpus(test), exported.tags
     sources, references = zip(*corpus.pairs, strict=True)
-    native = Translator(exported.model, exported.tokenizers, target.search, tag=tags.source, target_tag=tags.target)
+    native = Translator(
+        exported.model, exported.tokenizers, target.search, NO_SAFEGUARDS, tag=tags.source, target_tag=tags.target
+    )
     scores = []
     for translator in (native, native.replace(engine=engine)):
         translations = translator.translate(sources, corpus.tags, target_tags=corpus.target_tags)

@@ -8,7 +8,7 @@ from dragoman.documents import FORMS, Document, Parse, read_text
 from dragoman.server.reading import Refusal
 from dragoman.server.routes import Call
 from dragoman.server.service import Service
-from dragoman.text import placeholders
+from dragoman.text import verbatim
 from dragoman.text.glossary import MAX_TERM_LENGTH
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.translation import Translation
@@ -141,7 +141,7 @@ def detect_sources(
     """
     if parse is not FORMS["text"]:
         inside = [read_text(text, parse).texts for text in texts]
-        texts = ["\n".join(placeholders.remove(line)[0] for line in lines) for lines in inside]
+        texts = ["\n".join(verbatim.remove(line)[0] for line in lines) for lines in inside]
     models = service.models
     among = {target, *(source for source in models.sources if models.path(source, target))}
     detector = service.need_detector()

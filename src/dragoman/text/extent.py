@@ -23,6 +23,7 @@ class SourceExtent:
     wordless: bool = False  # whether most sources had no letters, as in a corpus of numbers
     scripts: tuple[str, ...] = ()  # in which the sources were written, as `text.scripts` names them
     tagged: bool = False  # whether all sources had a tag in front
+    markup: bool = False  # whether at least one of 100 sources had tags, as HTML has them
 
     def as_json(self) -> str:
         """Return the record as a line of JSON."""
@@ -37,7 +38,7 @@ class SourceExtent:
             extent = cls(**{**record, "scripts": tuple(record.get("scripts", ()))})
             if any(type(number) is not int or number < 1 for number in (extent.sentences, extent.tokens)):
                 raise ValueError
-            if any(type(flag) is not bool for flag in (extent.wordless, extent.tagged)) or any(
+            if any(type(flag) is not bool for flag in (extent.wordless, extent.tagged, extent.markup)) or any(
                 type(script) is not str for script in extent.scripts
             ):
                 raise ValueError

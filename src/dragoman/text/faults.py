@@ -10,8 +10,8 @@ from typing import Literal
 import regex
 
 from dragoman.data.unspaced import UNSPACED
-from dragoman.text.placeholders.detect import find
 from dragoman.text.scripts import scripts_of
+from dragoman.text.verbatim.detect import find
 
 Fault = Literal["empty", "loop", "too long", "too short", "copied", "wrong script", "unfinished"]
 

@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 
 import regex
 
-from dragoman.text.placeholders.detect import find
+from dragoman.text.verbatim.detect import find
 
 # All patterns match greedily, never backtrack, and consume what they have looked at: time is linear for any text.
 CLOSERS = r"""(?P<close>(?:[\p{M}\p{Cf}\p{Pe}\p{Pf}"']|[\p{Pi}](?=[\s\p{P}]|\Z)|[ \u00a0\u202f]»(?=[\s\p{P}]|\Z))*+)"""

@@ -9,6 +9,7 @@ from dragoman.data.tokenizers import SideTokenizer
 from dragoman.text.extent import SourceExtent
 from dragoman.text.scripts import usual_scripts
 from dragoman.text.segmentation import split_sentences
+from dragoman.text.verbatim import TAGS, find
 
 PERCENTILE = 95
 SAMPLE = 2_000  # texts of a side that are read
@@ -26,6 +27,7 @@ def measure_extent(pairs: Pairs, tokenizer: SideTokenizer) -> SourceExtent:
         tokens=max(1, percentile(tokens)),
         wordless=without_letters > len(texts) / 2,
         scripts=tuple(usual_scripts(texts)),
+        markup=sum(bool(find(text, TAGS)) for text in texts) >= len(texts) / 100,
         tagged=all(tags.intersection(ids[:1].tolist()) for ids in rows),
     )
 

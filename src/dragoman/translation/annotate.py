@@ -22,6 +22,9 @@ from dragoman.translation.translation import Translation
 
 Segments = Sequence[tuple[str, str]]
 
+MIN_LOSS = 1.0  # nats that a word of an output loses without the word of the source that it translates
+BLIND = 0.1  # what the loss of a word counts that does not attend to that of the source at all
+
 
 class FlatPairs(NamedTuple):
     """The segments of all texts, one after the other, without the white space between them, which is not translated."""
@@ -210,6 +213,32 @@ class Annotator:
         target_words, source_words = words(self.tokenizers.target, target), words(self.tokenizers.source, source)
         links = character_links(merge_tokens(weights, target_words, source_words), target_words, source_words)
         return [(source_start, target_start) for (source_start, _), (target_start, _) in links]
+
+    def links_by_loss(self, source: Ids, target: Ids, tag: Ids, starts: Sequence[int]) -> list[tuple[int, int]]:
+        """Return links as `character_links` does, for some words of the source: those that begin at `starts`.
+
+        Each is linked with the word of the output that attends to it and is less probable without it, for attention
+        alone often stands on a word of grammar beside that one. A word that none needs has no link; none has one where
+        `character_links` returns None.
+        """
+        if self.alignment is None or len(target) >= max_positions(self.model):
+            return []
+        source_words, target_words = words(self.tokenizers.source, source), words(self.tokenizers.target, target)
+        wanted = [word for word in source_words if word.span[0] in starts]
+        without = [[id for n, id in enumerate(source) if n not in word.tokens] for word in wanted]
+        complete, *others = score(self.model, [tag + ids for ids in (source, *without)], [target] * (1 + len(wanted)))
+        (weights,) = self._attention(self.alignment, [source], [target], [tag])
+        attention = merge_tokens(weights, target_words, source_words)
+        links: list[tuple[int, int]] = []
+        for word, other in zip(wanted, others, strict=True):
+            column = source_words.index(word)
+            needs = [
+                sum(complete.log_p[n] - other.log_p[n] for n in one.tokens) * (BLIND + float(attention[row, column]))
+                for row, one in enumerate(target_words)
+            ]
+            if max(needs) >= MIN_LOSS * BLIND:
+                links.append((word.span[0], target_words[needs.index(max(needs))].span[0]))
+        return links
 
     def _attention(
         self, head: AlignmentHead, sources: Sequence[Ids], targets: Sequence[Ids], tags: Sequence[Ids]

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from dragoman.text import placeholders
-from dragoman.text.placeholders import Placeholder
+from dragoman.text import verbatim
+from dragoman.text.verbatim import Placeholder
+from dragoman.text.verbatim.kinds import Kind
 
 Link = tuple[int, int]  # source word, target word; both count from 0
 WORD = re.compile(r"\S+")
@@ -49,8 +50,8 @@ def find_bare_pair(source: str, output: str, written: str) -> BarePair | None:
 
     None where they differ in more than placeholders, and in marks that both texts have in front.
     """
-    for numbers in (False, True):
-        source_visible, output_visible = visible(source, numbers), visible(output, numbers)
+    for kinds in (verbatim.TAGS, verbatim.KINDS, verbatim.WITH_NUMBERS):
+        source_visible, output_visible = visible(source, kinds), visible(output, kinds)
         front = len(output_visible) - len("".join(written.split()))
         fronts = [
             [text[index] for index in indices[: max(front, 0)]]
@@ -58,18 +59,18 @@ def find_bare_pair(source: str, output: str, written: str) -> BarePair | None:
         ]
         output_letters = "".join(output[index] for index in output_visible[max(front, 0) :])
         if output_letters == "".join(written.split()) and fronts[0] == fronts[1]:
-            bare = drop_visible(placeholders.remove(source, numbers)[0], front)
+            bare = drop_visible(verbatim.remove(source, kinds)[0], front)
             words = (
                 whole_words(bare, source, source_visible[front:]),
                 whole_words(written, output, output_visible[front:]),
             )
-            return BarePair(bare, written, *words, restored_links(source, output, numbers, *words))
+            return BarePair(bare, written, *words, restored_links(source, output, kinds, *words))
     return None
 
 
-def visible(text: str, numbers: bool) -> list[int]:
+def visible(text: str, kinds: frozenset[Kind]) -> list[int]:
     """Return the indices of all characters but white space and placeholders."""
-    spans = [range(placeholder.start, placeholder.end) for placeholder in placeholders.find(text, numbers)]
+    spans = [range(placeholder.start, placeholder.end) for placeholder in verbatim.find(text, kinds)]
     hidden = {index for span in spans for index in span}
     return [index for index, character in enumerate(text) if not character.isspace() and index not in hidden]
 
@@ -98,7 +99,7 @@ def word_starts(text: str) -> list[int]:
 
 
 def restored_links(
-    source: str, output: str, numbers: bool, source_words: Iterable[int], output_words: Iterable[int]
+    source: str, output: str, kinds: frozenset[Kind], source_words: Iterable[int], output_words: Iterable[int]
 ) -> list[Link]:
     """Return the links between the words of each placeholder of the source and of its copy in the output.
 
@@ -107,11 +108,11 @@ def restored_links(
     starts = word_starts(source), word_starts(output)
     with_text = set(source_words), set(output_words)
     copies: dict[str, deque[Placeholder]] = defaultdict(deque)
-    for placeholder in placeholders.find(output, numbers):
+    for placeholder in verbatim.find(output, kinds):
         copies[placeholder.text].append(placeholder)
     return [
         (first, second)
-        for placeholder in placeholders.find(source, numbers)
+        for placeholder in verbatim.find(source, kinds)
         if copies[placeholder.text]
         for first, second in zip(
             word_range(placeholder, starts[0]), word_range(copies[placeholder.text].popleft(), starts[1]), strict=False

@@ -90,7 +90,7 @@ def next_words(
         forbidden = {tuple(tokens) for tokens in segment_search.forbidden}
         lengths = {len(tokens) for tokens in forbidden}
         starts = [start for start in starts if not any(tuple(start.tokens[-n:]) in forbidden for n in lengths)]
-    begun = [replace(segment, prefix_ids=start.tokens) for start in starts]
+    begun = [replace(segment, prefix=tokenizer.decode(start.tokens), prefix_ids=start.tokens) for start in starts]
     others = [*segments[:place], *segments[place + 1 :]]
     results = segment_search.translate([*begun, *others], replace(search, n_best=min(2, search.beam)))
     candidates = [candidate for result in results[: len(begun)] for candidate in result.candidates]

@@ -12,14 +12,17 @@ from dataclasses import dataclass, replace
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizers import SideTokenizer
-from dragoman.text import placeholders
+from dragoman.text import verbatim
 from dragoman.text.glossary import TermMatch
+from dragoman.text.verbatim.kinds import Kind
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.segments import Segment
 
 CAREFUL_BEAM, CAREFUL_NGRAM = 4, 3
 BETWEEN = re.compile(r"[\s()\[\]:;,.–—-]*")  # placeholders of a label
+MAX_WORDS_IN_TAGS = 16  # each costs a pass of the model; attention is good enough to find the place of many
+WORD_REST = re.compile(r"\w*")
 LABEL_END = re.compile(r"(?:\s?[)\]:;,.!?…–—-])+\s+")
 
 
@@ -51,7 +54,9 @@ class Retry:
     segment: Segment
     label: str  # placeholders that it begins with, with the marks after them: "%s: "; they stay as they are
     bare: Segment  # what follows the label, without its placeholders
-    removed: Sequence[placeholders.Removed]
+    removed: Sequence[verbatim.Removed]
+    stand_ins: Sequence[verbatim.StandIn] = ()  # numbers of the bare one, with those that they stand for
+    is_first: bool = False  # the first search for the segment, with nothing but its tags taken out
 
     @property
     def has_words(self) -> bool:
@@ -59,39 +64,57 @@ class Retry:
         return any(map(str.isalnum, self.bare.text))
 
 
-def prepare_retries(segments: Sequence[Segment], tokenizer: SideTokenizer, safeguards: Safeguards) -> Iterator[Retry]:
-    """Yield a Retry for each segment; placeholders are removed from the bare one if the safeguards say so."""
+def prepare_retries(
+    segments: Sequence[Segment], tokenizer: SideTokenizer, safeguards: Safeguards, outputs: Sequence[str] | None = None
+) -> Iterator[Retry]:
+    """Yield a Retry for each segment; placeholders are removed from the bare one if the safeguards say so.
+
+    outputs: the first translations; numbers that they have lost are others in the bare segment.
+    """
     labels = [
-        find_label(segment.text, safeguards.numbers) if safeguards.placeholders and not segment.prefix else ""
+        find_label(segment.text, safeguards.kinds) if safeguards.placeholders and not segment.prefix else ""
         for segment in segments
     ]
     texts = [segment.text[len(label) :] for segment, label in zip(segments, labels, strict=True)]
-    bare = [placeholders.remove(text, safeguards.numbers) if safeguards.placeholders else (text, []) for text in texts]
+    stand_ins: list[list[verbatim.StandIn]] = [[] for _ in texts]
+    if outputs and safeguards.placeholders:
+        for row, (segment, output) in enumerate(zip(segments, outputs, strict=True)):
+            lost, _ = verbatim.compare_numbers(segment.text, output, segment.prefix)
+            texts[row], stand_ins[row] = verbatim.with_stand_ins(texts[row], lost)
+    bare = [verbatim.remove(text, safeguards.kinds) if safeguards.placeholders else (text, []) for text in texts]
     bare = [with_plain_spaces(text, removed, tokenizer) for text, removed in bare]
     ids = tokenizer.encode_sources([text for text, _ in bare])
-    for segment, label, (text, removed), bare_ids in zip(segments, labels, bare, ids, strict=True):
+    for row, (segment, label, (text, removed), bare_ids) in enumerate(zip(segments, labels, bare, ids, strict=True)):
         terms = segment.terms
         if text != segment.text and terms:
             terms = move_terms(terms, safeguards.find_terms(text))
-        yield Retry(segment, label, replace(segment, text=text, ids=bare_ids, terms=terms), removed)
+        yield Retry(segment, label, replace(segment, text=text, ids=bare_ids, terms=terms), removed, stand_ins[row])
+
+
+def without_tags(segment: Segment, tokenizer: SideTokenizer, safeguards: Safeguards) -> Retry:
+    """Return a segment with a bare one that has no tags, but whatever else is to stay."""
+    text, removed = with_plain_spaces(*verbatim.remove(segment.text, verbatim.TAGS), tokenizer)
+    (ids,) = tokenizer.encode_sources([text])
+    terms = move_terms(segment.terms, safeguards.find_terms(text)) if segment.terms else ()
+    return Retry(segment, "", replace(segment, text=text, ids=ids, terms=terms), removed, is_first=True)
 
 
 def with_plain_spaces(
-    text: str, removed: Sequence[placeholders.Removed], tokenizer: SideTokenizer
-) -> tuple[str, list[placeholders.Removed]]:
+    text: str, removed: Sequence[verbatim.Removed], tokenizer: SideTokenizer
+) -> tuple[str, list[verbatim.Removed]]:
     """Return a text without its placeholders with the spaces that the model reads, and where they stood in it."""
     moved = [replace(item, offset=len(tokenizer.plain_spaces(text[: item.offset]))) for item in removed]
     return tokenizer.plain_spaces(text), moved
 
 
-def find_label(text: str, numbers: bool) -> str:
+def find_label(text: str, kinds: frozenset[Kind]) -> str:
     """Return the placeholders that a text begins with and the marks and the space behind them, such as "%s: ".
 
     Without them, ": file not found" would be left, which is no sentence. '' where a word follows without a mark.
     """
     label = ""
     position = 0
-    for placeholder in placeholders.find(text, numbers):
+    for placeholder in verbatim.find(text, kinds):
         if not BETWEEN.fullmatch(text, position, placeholder.start):
             break
         position = placeholder.end
@@ -108,6 +131,14 @@ def move_terms(terms: Sequence[TermMatch], in_bare: Sequence[TermMatch]) -> tupl
     if [term.targets for term in terms] == [term.targets for term in in_bare]:
         return tuple(in_bare)
     return tuple(replace(term, start=0, end=0) for term in terms)
+
+
+def words_in_tags(retry: Retry) -> list[int]:
+    """Return where the words of the bare segment begin that stand between a tag and its closing one."""
+    pairs = verbatim.tag_pairs([item.tag for item in retry.removed]).items()
+    spans = [(retry.removed[opening].offset, retry.removed[closing].offset) for opening, closing in pairs]
+    starts = [match.start() for match in re.finditer(r"\S+", retry.bare.text)]
+    return [start for start in starts if any(first <= start < last for first, last in spans)]
 
 
 def copy_segment(retry: Retry, annotator: Annotator, safeguards: Safeguards) -> str:
@@ -129,9 +160,11 @@ def restore_placeholders(retry: Retry, text: str, tokens: Ids, annotator: Annota
     if not safeguards.placeholders:
         return text
     start = len(retry.bare.prefix) if text.startswith(retry.bare.prefix) else 0
+    if text[:start][-1:].isalnum():  # its last word may be longer
+        start = WORD_REST.match(text, start).end()  # type: ignore[union-attr]
     words = text[start:].lstrip()
     prefix = text[: len(text) - len(words)]
-    in_prefix = Counter(placeholder.text for placeholder in placeholders.find(prefix, safeguards.numbers))
+    in_prefix = Counter(placeholder.text for placeholder in verbatim.find(prefix, safeguards.kinds))
     missing = []
     for placeholder in retry.removed:
         if in_prefix[placeholder.text]:
@@ -139,8 +172,19 @@ def restore_placeholders(retry: Retry, text: str, tokens: Ids, annotator: Annota
         else:
             missing.append(placeholder)
     links = None
-    if placeholders.find(words, safeguards.numbers):  # invented ones; without them the alignment no longer fits
-        words = placeholders.remove(words, safeguards.numbers)[0]
-    elif missing and (all_links := annotator.character_links(retry.bare.ids, tokens, retry.bare.tag_ids)):
+    kept = Counter(placeholder.text for placeholder in verbatim.find(retry.bare.text, safeguards.kinds))
+    if Counter(placeholder.text for placeholder in verbatim.find(words, safeguards.kinds)) - kept:
+        words = verbatim.remove(words, safeguards.kinds)[0]  # some are invented; without them no alignment fits
+    elif all_links := annotator.character_links(retry.bare.ids, tokens, retry.bare.tag_ids):
+        if len(starts := words_in_tags(retry)) <= MAX_WORDS_IN_TAGS:
+            others = [link for link in all_links if link[0] not in starts]
+            all_links = others + annotator.links_by_loss(retry.bare.ids, tokens, retry.bare.tag_ids, starts)
         links = [(source, target - len(prefix)) for source, target in all_links if target >= len(prefix)]
-    return prefix + retry.label + placeholders.restore(words, retry.bare.text, missing, links, safeguards.numbers)
+    wrong: Sequence[verbatim.StandIn] = ()
+    if not retry.is_first:  # a second search may find what is better than a number put in
+        lacking, wrong = verbatim.mend_numbers(retry.bare.text, words, prefix)
+        missing = sorted([*missing, *lacking], key=lambda item: item.offset)
+    words = verbatim.restore(words, retry.bare.text, missing, links, safeguards.kinds)
+    for stand_ins in (wrong, retry.stand_ins):
+        words = verbatim.replace_stand_ins(words, stand_ins)
+    return prefix + retry.label + words

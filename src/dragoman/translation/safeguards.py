@@ -8,9 +8,10 @@ from dragoman.config.fields import check_fields, short_repr
 from dragoman.data.tokenizers import SideTokenizer
 from dragoman.decoding.search import Hypothesis
 from dragoman.errors import UsageError
-from dragoman.text import placeholders
+from dragoman.text import verbatim
 from dragoman.text.faults import find_faults, is_empty
 from dragoman.text.glossary import Entry, Glossary, TermMatch, check_terms, normalise_term
+from dragoman.text.verbatim.kinds import Kind
 from dragoman.translation.segments import Candidate, Segment, Wording
 
 
@@ -72,11 +73,16 @@ class Safeguards:
         """Return whether there is anything to translate: not only placeholders, digits, punctuation or emoji."""
         return any(map(str.isalpha, self.bare(text)))
 
+    @property
+    def kinds(self) -> frozenset[Kind]:
+        """The kinds of what must come back letter by letter."""
+        return verbatim.WITH_NUMBERS if self.numbers else verbatim.KINDS
+
     def bare(self, text: str) -> str:
         """Return the text without its placeholders; all of it if `placeholders` is off."""
-        if not self.placeholders or not placeholders.find(text, self.numbers):  # most texts have none
+        if not self.placeholders or not verbatim.find(text, self.kinds):  # most texts have none
             return text
-        return placeholders.remove(text, self.numbers)[0]
+        return verbatim.remove(text, self.kinds)[0]
 
     def find_terms(self, text: str) -> tuple[TermMatch, ...]:
         """Return the glossary terms in `text` that do not overlap a placeholder, which is not translated.
@@ -85,11 +91,11 @@ class Safeguards:
         """
         if not self.glossary:
             return ()
-        verbatim = placeholders.find(text, self.numbers) if self.placeholders else []
+        spans = verbatim.find(text, self.kinds) if self.placeholders else []
         return tuple(
             replace(term, targets=tuple(t for t in term.targets if not self.is_forbidden(t)) or term.targets)
             for term in self.glossary.find(text)
-            if all(term.end <= placeholder.start or placeholder.end <= term.start for placeholder in verbatim)
+            if all(term.end <= span.start or span.end <= term.start for span in spans)
         )
 
     def segment_terms(self, segment: Segment, tokenizer: SideTokenizer) -> tuple[TermMatch, ...]:
@@ -131,19 +137,24 @@ def judge(
     faults: list[str] = []
     lost: list[str] = []
     invented: list[str] = []
+    wrong: list[tuple[str, str]] = []  # numbers, with what they became
     if safeguards.faults:
         faults += find_faults(segment.text, text, finished=hypothesis.finished, scripts=scripts)
         if "empty" not in faults and is_empty(safeguards.bare(segment.text), safeguards.bare(text)):
             faults.append("empty")  # besides its placeholders
     if safeguards.placeholders:
-        lost, invented = placeholders.compare(segment.text, text, safeguards.numbers, segment.prefix)
-    faults += [f"lost {placeholder}" for placeholder in lost]
-    faults += [f"invented {placeholder}" for placeholder in invented]
+        lost, invented = verbatim.compare(segment.text, text, safeguards.kinds, segment.prefix)
+        missing, extra = verbatim.compare_numbers(segment.text, text, segment.prefix)
+        wrong = list(zip(missing, extra, strict=False))
+        lost, invented = lost + missing[len(extra) :], invented + extra[len(missing) :]
+    faults += [f"number {number} is {other}" for number, other in wrong]
+    faults += [f"lost {verbatim_text}" for verbatim_text in lost]
+    faults += [f"invented {verbatim_text}" for verbatim_text in invented]
     begun = segment.target_tag_ids + segment.prefix_ids
     if segment.prefix_ids and hypothesis.tokens[: len(begun)] != begun:
         faults.append("lost prefix")
     wording = check_wording(segment, text, safeguards)
-    return Candidate(text, hypothesis, tuple(faults), len(lost) + len(invented), wording)
+    return Candidate(text, hypothesis, tuple(faults), len(lost) + len(invented) + len(wrong), wording)
 
 
 def replace_worse(candidates: list[Candidate], second: list[Candidate] | None) -> list[Candidate]:

@@ -19,10 +19,18 @@ from dragoman.decoding.engine import Constraints, Engine
 from dragoman.decoding.search import Hypothesis
 from dragoman.errors import DragomanError
 from dragoman.model import Model
+from dragoman.text import verbatim
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.coverage import rerank_by_coverage
 from dragoman.translation.placement import TermPlacer, far_less_probable
-from dragoman.translation.retry import Retry, careful_search, copy_segment, prepare_retries, restore_placeholders
+from dragoman.translation.retry import (
+    Retry,
+    careful_search,
+    copy_segment,
+    prepare_retries,
+    restore_placeholders,
+    without_tags,
+)
 from dragoman.translation.safeguards import Safeguards, judge, merge_hypotheses, replace_worse
 from dragoman.translation.segments import Candidate, Segment, SegmentResult
 from dragoman.translation.terms import forbidden_sequences, token_sequences
@@ -43,6 +51,8 @@ class SegmentSearch:
     "in which the target language is written"
     wordless: bool = False
     "whether segments without words are searched for, too, because the model has learned to translate them"
+    markup: bool = False
+    "whether the model has learned to translate tags"
 
     @cached_property
     def alignment(self) -> AlignmentHead | None:
@@ -75,7 +85,7 @@ class SegmentSearch:
         """Return the candidates for each segment, best first; where the first one was faulty, of two searches."""
         first = self._search_once(segments, search)
         flagged = [row for row, candidates in enumerate(first) if candidates[0].faults and not segments[row].given]
-        retries = self._retry([segments[row] for row in flagged], search) if flagged else []
+        retries = self._retry([(segments[row], first[row][0].text) for row in flagged], search) if flagged else []
         second = dict(zip(flagged, retries, strict=True))
         return [
             SegmentResult(segment, replace_worse(candidates, second.get(row)), retried=row in second)
@@ -88,13 +98,30 @@ class SegmentSearch:
             not (segment.markup or segment.given) and (self.wordless or self.safeguards.has_words(segment.text))
             for segment in segments
         ]
-        hypotheses = iter(self._find_hypotheses(list(compress(segments, searched)), search))
+        tagless = {
+            row: without_tags(segment, self.tokenizers.source, self.safeguards)
+            for row, segment in enumerate(segments)
+            if searched[row] and self._takes_tags_out(segment)
+        }
+        read = [tagless[row].bare if row in tagless else segment for row, segment in enumerate(segments)]
+        hypotheses = iter(self._find_hypotheses(list(compress(read, searched)), search))
         return [
-            [self._judge(segment, self._text(hypothesis), hypothesis) for hypothesis in next(hypotheses)]
-            if is_searched
+            [
+                self._restore(tagless[row], hypothesis)
+                if row in tagless
+                else self._judge(segment, self._text(hypothesis), hypothesis)
+                for hypothesis in next(hypotheses)
+            ]
+            if searched[row]
             else [self._without_search(segment)]
-            for segment, is_searched in zip(segments, searched, strict=True)
+            for row, segment in enumerate(segments)
         ]
+
+    def _takes_tags_out(self, segment: Segment) -> bool:
+        """Return whether the model reads a segment without its tags: it has not learned what they are."""
+        if self.markup or not self.safeguards.placeholders or "<" not in segment.text:
+            return False
+        return bool(verbatim.find(segment.text, verbatim.TAGS))
 
     def _without_search(self, segment: Segment) -> Candidate:
         """Return the translation that is given for a segment, or else a copy of it, after its prefix if it has one."""
@@ -105,12 +132,14 @@ class SegmentSearch:
         (retry,) = prepare_retries([segment], self.tokenizers.source, self.safeguards)
         return Candidate(copy_segment(retry, self.annotator, self.safeguards), Hypothesis([], 0.0))
 
-    def _retry(self, segments: Sequence[Segment], search: SearchConfig) -> list[list[Candidate]]:
+    def _retry(self, flagged: Sequence[tuple[Segment, str]], search: SearchConfig) -> list[list[Candidate]]:
         """Return the candidates for each segment, best first, of a more careful search without its placeholders.
 
-        See `retry`. Without words, the only candidate is a copy of the segment.
+        flagged: segments and their first translations. See `retry`. Without words, the only candidate is a copy of the
+        segment.
         """
-        retries = list(prepare_retries(segments, self.tokenizers.source, self.safeguards))
+        segments, outputs = [segment for segment, _ in flagged], [output for _, output in flagged]
+        retries = list(prepare_retries(segments, self.tokenizers.source, self.safeguards, outputs))
         with_words = [retry.bare for retry in retries if retry.has_words]
         hypotheses = iter(self._find_hypotheses(with_words, careful_search(search)))
         return [

@@ -14,7 +14,7 @@ from dragoman.config.search import Split
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizers import SideTokenizer
 from dragoman.decoding.search import Hypothesis
-from dragoman.text import placeholders
+from dragoman.text import verbatim
 from dragoman.text.extent import SourceExtent
 from dragoman.text.glossary import TermMatch
 from dragoman.text.segmentation import group_sentences, split_sentences, split_to_fit
@@ -134,7 +134,7 @@ class Segmenter:
 
     def _split_edges(self, text: str) -> list[str]:
         """Return a text in parts: its words, and what stands before and behind them and is not translated."""
-        start, end = placeholders.inside_tags(text) if self.keep_tags and "<" in text else (0, len(text))
+        start, end = verbatim.inside_tags(text) if self.keep_tags and "<" in text else (0, len(text))
         start += len(text[start:end]) - len(text[start:end].lstrip())
         return [part for part in (text[:start], *split_marker(text[start:end]), text[end:]) if part]
 
@@ -202,7 +202,7 @@ def split_marker(text: str) -> list[str]:
 
 def is_markup(text: str) -> bool:
     """Return whether a text is nothing but tags, with or without a number in them: "<sup>1</sup>"."""
-    return text.startswith("<") and not any(map(str.isalpha, placeholders.remove(text)[0]))
+    return text.startswith("<") and not any(map(str.isalpha, verbatim.remove(text)[0]))
 
 
 def narrow(text: str) -> str:

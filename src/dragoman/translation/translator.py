@@ -82,12 +82,20 @@ class Translator:
         plain = search.temperature is None and search.beam_groups == 1
         if safeguards.glossary and self.engine.forces_terms and not plain:
             raise UsageError("a glossary needs a plain beam search: no temperature, and no groups of beams")
-        self.scripts, self.extent = scripts, extent or SourceExtent(1, MAX_SOURCE_TOKENS)
+        extent = extent or SourceExtent(1, MAX_SOURCE_TOKENS)
+        self.scripts, self.extent = scripts, extent
         self.segmenter = Segmenter(self.tokenizers.source, self.extent, search.split, keep_tags=safeguards.placeholders)
         self.tokenizers.source.tag_ids(tag)  # raises for an unknown one
         self.tag, self.target_tag, self.target_tag_ids = tag, target_tag, self.tokenizers.target.tag_ids(target_tag)
         self.segment_search = SegmentSearch(
-            model, self.tokenizers, self.engine, safeguards, alignment, scripts, self.extent.wordless
+            model,
+            self.tokenizers,
+            self.engine,
+            safeguards,
+            alignment,
+            scripts,
+            self.extent.wordless,
+            self.extent.markup,
         )
 
     @classmethod

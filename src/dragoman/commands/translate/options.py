@@ -69,9 +69,9 @@ class Options:
     forbid_exact: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="WORD")] = ()
     "the same, but only in exactly this spelling"
     placeholders: bool = True
-    "keep placeholders, tags, URLs and code unchanged, each exactly once (docs/placeholders.md)"
+    "keep placeholders, tags, URLs, code, names of files and the like unchanged, and numbers equal (docs/verbatim.md)"
     keep_numbers: bool = False
-    "also keep numbers with units and times of day unchanged"
+    "also keep the units and signs of numbers as they are"
     detect_faults: bool = True
     "if a translation is empty, a copy, a loop, or far too long or short, retry with a wider beam and no repetitions"
     engine: EngineName = "native"

@@ -25,8 +25,9 @@ from operator import itemgetter
 import regex
 
 from dragoman.data.unspaced import UNSPACED
-from dragoman.text.placeholders.detect import Kind, Placeholder, find, is_positional
-from dragoman.text.placeholders.tags import parse_tag, tag_pairs
+from dragoman.text.verbatim.detect import KINDS, Placeholder, find, is_positional
+from dragoman.text.verbatim.kinds import Kind
+from dragoman.text.verbatim.tags import parse_tag, tag_pairs
 
 # What a placeholder may stand beside, but not inside: words, and amounts with their currency. Chinese and Japanese are
 # written without spaces.
@@ -74,21 +75,20 @@ class Removed:
     def goes_with_next_word(self) -> bool:
         """Return whether it moves with the word after it, not with the one before.
 
-        An opening tag does, a count ("%d files"), and what touches the next word alone ("{x}s").
+        An opening tag does, a count ("%d files", a number), and what touches the next word alone ("{x}s").
         """
         if self.tag:
             return self.tag[1]
-        return (self.kind == "printf" and self.text[-1] in "diu") or (
-            self.after[:1].isalnum() and not self.before[-1:].isalnum()
-        )
+        counts = self.kind == "number" or (self.kind == "printf" and self.text[-1] in "diu")
+        return counts or (self.after[:1].isalnum() and not self.before[-1:].isalnum())
 
 
 # Removing.
 
 
-def remove(text: str, numbers: bool = False) -> tuple[str, list[Removed]]:
-    """Return the text without its placeholders, spaced as it needs, and these in order; numbers: as in `find`."""
-    placeholders = find(text, numbers)
+def remove(text: str, kinds: frozenset[Kind] = KINDS) -> tuple[str, list[Removed]]:
+    """Return the text without its placeholders of these kinds, spaced as it needs, and these in order."""
+    placeholders = find(text, kinds)
     if not placeholders:
         return text, []
     edges = [0, *(edge for placeholder in placeholders for edge in (placeholder.start, placeholder.end)), len(text)]
@@ -149,27 +149,27 @@ def restore(
     plain: str,
     removed: Sequence[Removed],
     alignment: Sequence[tuple[int, int]] | None = None,
-    numbers: bool = False,
+    kinds: frozenset[Kind] = KINDS,
 ) -> str:
     """Return the translation of `plain` with each removed placeholder in it, once.
 
     alignment: pairs of a character of `plain` and the character of the translation that translates it, by index;
     without it, a placeholder is placed in proportion to where it was in the text. No placeholder is placed inside a
     word, and tags that were well nested stay so. Placeholders that the translation has already stay where they are.
-    numbers: as in `remove`.
+    kinds: those that the translation may have already.
     """
     if not removed:
         return translation
-    kept = find(translation, numbers)
+    kept = find(translation, kinds)
     tokens = _token_spans(translation, kept)
     order = _arrange(removed, _GapFinder(plain, translation, tokens, alignment))
     expected = Counter([*(item.text for item in removed), *(placeholder.text for placeholder in kept)])
-    words = "".join(remove(translation, numbers)[0].split())
+    words = "".join(remove(translation, kinds)[0].split())
 
     def is_intact(text: str) -> bool:
         """Return whether a text has all placeholders that it should have, and the words of the translation."""
-        present = Counter(placeholder.text for placeholder in find(text, numbers))
-        return present == expected and "".join(remove(text, numbers)[0].split()) == words
+        present = Counter(placeholder.text for placeholder in find(text, kinds))
+        return present == expected and "".join(remove(text, kinds)[0].split()) == words
 
     # A placeholder may form another one with the text beside it, such as "$" with "{x}". Then all get spaces around
     # them, and if that does not help either, they go in front of the text, where no quotation is open.
@@ -319,6 +319,8 @@ def _placements(removed: Sequence[Removed], gaps: _GapFinder) -> list[_Placement
             if start >= end:  # they enclose no word, or a part of one
                 end = gaps.gap(item.offset, goes_with_next_word=False)
                 start = max(0, end - (opening_offset < item.offset))
+                if opening_offset < item.offset and start == end:  # there is no word before it
+                    end = min(1, gaps.last_gap)
             elif outer_start is not None and outer_end is not None:  # all words are inside
                 start, end = outer_start, outer_end
             pair.start, pair.end = start, max(start, end)

@@ -11,7 +11,8 @@ from growth import grows_too_fast, processor_seconds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.text.placeholders import Removed, compare, find, remove, restore
+from dragoman.text.verbatim import KINDS, TAGS, WITH_NUMBERS, Removed, compare, find, remove, restore
+from dragoman.text.verbatim.kinds import Kind
 
 FOUND = [
     ("Hello {name}, {0} of {}!", "{name} {0} {}"),
@@ -36,7 +37,30 @@ FOUND = [
     ("<!-- note --><x:y id=1>", "<!-- note -->|<x:y id=1>"),
     ("Run `git add .` or ``a`b`` now: `%s`를", "`git add .`|``a`b``|`%s`"),
     # What only looks like one.
-    ("a < b and c > d, {a b}, 100 % sure, 100 %ig, 50%, 5%de, $5, AT&T, R&D; `foo' and `bar', a@b, @name", ""),
+    ("a < b and c > d, {a b}, 100 % sure, 100 %ig, 50%, 5%de, $5, AT&T, R&D; `foo' and `bar', a@b, @n", ""),
+    # Of further dialects of programs' texts.
+    ("{0.number} {1[k]} {$name} { $amount } %<n>s %'d %2$'d %<PRIu64> %I64d isn%'t",
+     "{0.number}|{1[k]}|{$name}|{ $amount }|%<n>s|%'d|%2$'d|%<PRIu64>|%I64d"),
+    ("$t(shop.number) $tc(a, {b}) @:key @.lower:a.b @:(c) :name, __X__ @@Y@@",
+     "$t(shop.number)|$tc(a, {b})|@:key|@.lower:a.b|@:(c)|:name|__X__|@@Y@@"),
+    ("<0>a</0> <1/> [b]x[/b] [url=http://x.org]x[/url] <color=#ff0000>7</color>",
+     "<0> </0> <1/> [b] [/b] [url=http://x.org] [/url] <color=#ff0000> </color>"),
+    (r"is 7.\nIs it? a\tb", r"\n \t"),
+    # Names and codes.
+    (r"/etc/fstab, ~/x.y/ ../a ./b C:\Users\me\x.txt \\host\dir a/b.py /usr and/or 24/7 /or",
+     r"/etc/fstab ~/x.y/ ../a ./b C:\Users\me\x.txt \\host\dir a/b.py /usr"),
+    ("report_83.odt, *.txt a.tar.gz README.md. end.Begin e.g. this", "report_83.odt *.txt a.tar.gz README.md"),
+    ("--dry-run, --color=auto -v well-known - a -5", "--dry-run --color=auto -v"),
+    ("Ctrl+Alt+T, Shift + F5, Alt+Page Up C++ GTK+ 2", "Ctrl+Alt+T|Shift + F5|Alt+Page Up"),
+    ("2026-05-13 2026-05-13T10:30:00Z 13.05.2026", "2026-05-13 2026-05-13T10:30:00Z"),
+    ("17.14.0, v2.1 5.10-rc1 5.10.2-rc1 2.200.112 3.14", "17.14.0 v2.1 5.10.2-rc1"),
+    ("0x17ED77BD #ff0000 #fff 123e4567-e89b-12d3-a456-426614174000 00:1B:44:11:3A:B7",
+     "0x17ED77BD #ff0000 #fff 123e4567-e89b-12d3-a456-426614174000 00:1B:44:11:3A:B7"),
+    ("+49 30 123 4567, 978-3-16-148410-0, 3-5, 2020-2021", "+49 30 123 4567|978-3-16-148410-0"),
+    ("HB-5578 KB2999226 UTF-8 MP3 U+00AD A4 2D ISO 9001, MP3-Player", "HB-5578 KB2999226 UTF-8 MP3 U+00AD A4"),
+    ("foo_bar LC_ALL getName() aB YouTube", "foo_bar LC_ALL getName()"),
+    ("@user @al@b.org, #tag #1 :smile: C# 10:30:00", "@user @al@b.org #tag :smile:"),
+    ("a👍🏽b 👨\u200d👩\u200d👧 🇰🇷 ☎ → ©", "👍🏽 👨\u200d👩\u200d👧 🇰🇷 ☎"),
     ("5 $US, 1,20\u00a0$CA, 3$AU", ""),
 ]  # fmt: skip
 NUMBERS = [
@@ -44,7 +68,7 @@ NUMBERS = [
     ("-5 °C, 50 %, 3–5 kg, $20, € 1.200,50, 1\u202f200 MB, 60 km/h",
      "-5 °C|50 %|3–5 kg|$20|€ 1.200,50|1\u202f200 MB|60 km/h"),
     ("5 $US, 1,20\u00a0$CA, 3$AU, 5 $", "5 $US|1,20\u00a0$CA|3$AU|5 $"),
-    ("100 %ige 5 Minuten, in 2020, 300 times, v1.2.3", ""),
+    ("100 %ige 5 Minuten, in 2020, 300 times", ""),
 ]  # fmt: skip
 
 # Taken out, and put back by an alignment of each character with itself: the same.
@@ -76,6 +100,7 @@ ALIGNED = [
     ("The dog sees <x/>.", "El perro ve.", "dog=perro sees=ve", "El perro ve <x/>."),
     ("The dog (<x/> here).", "El perro está aquí.", "dog=perro here=aquí", "El perro <x/> está aquí."),
     ("The dog sees<x/>.", "El perro ve un queso.", "dog=perro sees=ve", "El perro ve<x/> un queso."),
+    ("<b>Big</b> dogs run", "Hunde laufen", "dogs=Hunde run=laufen", "<b>Hunde</b> laufen"),
     ("An error of <b>€64.50</b> here", "여기 €64.50만큼 착오", "error=착오 €=€ here=여기",
      "여기 <b>€64.50만큼</b> 착오"),
 ]  # fmt: skip
@@ -105,8 +130,11 @@ def tree(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 sources = mixed(*PARTS, *SCRAPS, "word", "two words")
 nested = st.recursive(st.sampled_from(["word", "{x}", "", "one two", "%s.", "<br/>"]), tree, max_leaves=8)
-translations = mixed(*SCRAPS, "Wort", "zwei Wörter").filter(lambda text: not find(text, numbers=True))
+translations = mixed(*SCRAPS, "Wort", "zwei Wörter").filter(lambda text: not find(text, WITH_NUMBERS))
 alignments = st.one_of(st.none(), st.lists(st.tuples(st.integers(-2, 60), st.integers(-2, 60)), max_size=20))
+
+
+TAKEN_OUT = st.sampled_from([KINDS, WITH_NUMBERS, TAGS])
 
 
 def expected(line: str) -> list[str]:
@@ -134,7 +162,7 @@ def test_placeholders_are_found(text: str, line: str):
 
 @pytest.mark.parametrize(("text", "line"), NUMBERS)
 def test_numbers_with_units_are_found_on_request(text: str, line: str):
-    assert [number.text for number in find(text, numbers=True)] == expected(line)
+    assert [number.text for number in find(text, WITH_NUMBERS)] == expected(line)
     assert find(text) == []
 
 
@@ -149,7 +177,7 @@ def test_lost_and_invented_placeholders_are_counted():
     assert compare("50 percent", "50 %") == ([], [])
     assert compare("{n} km", "} {n}", prefix="}") == ([], [])
     assert compare("5 km", "5 mi") == ([], [])
-    assert compare("5 km", "5 mi", numbers=True) == (["5 km"], ["5 mi"])
+    assert compare("5 km", "5 mi", WITH_NUMBERS) == (["5 km"], ["5 mi"])
 
 
 @pytest.mark.parametrize(("text", "plain"), PLAIN)
@@ -158,9 +186,9 @@ def test_text_reads_well_without_its_placeholders(text: str, plain: str):
 
 
 @settings(max_examples=150)
-@given(sources, st.booleans())
-def test_placeholders_are_parts_of_the_text_and_only_they_are_taken_out(text: str, numbers: bool):
-    (plain, removed), found, rest = remove(text, numbers), find(text, numbers), list(text)
+@given(sources, TAKEN_OUT)
+def test_placeholders_are_parts_of_the_text_and_only_they_are_taken_out(text: str, kinds: frozenset[Kind]):
+    (plain, removed), found, rest = remove(text, kinds), find(text, kinds), list(text)
     assert all(one.end <= other.start for one, other in pairwise(found))
     for placeholder in found:
         place = slice(placeholder.start, placeholder.end)
@@ -196,14 +224,14 @@ def test_placeholders_stand_by_the_words_that_they_stood_by(source: str, transla
 
 
 @settings(max_examples=400)
-@given(sources, translations, alignments, st.booleans())
+@given(sources, translations, alignments, TAKEN_OUT)
 def test_restore_puts_each_placeholder_once_into_any_translation(
-    source: str, translation: str, alignment: list[tuple[int, int]] | None, numbers: bool
+    source: str, translation: str, alignment: list[tuple[int, int]] | None, kinds: frozenset[Kind]
 ):
-    plain, removed = remove(source, numbers)
-    text = restore(translation, plain, removed, alignment, numbers)
-    assert Counter(p.text for p in find(text, numbers)) == Counter(item.text for item in removed)
-    assert unspaced(remove(text, numbers)[0]) == unspaced(translation)
+    plain, removed = remove(source, kinds)
+    text = restore(translation, plain, removed, alignment, kinds)
+    assert Counter(p.text for p in find(text, kinds)) == Counter(item.text for item in removed)
+    assert unspaced(remove(text, kinds)[0]) == unspaced(translation)
 
 
 @settings(max_examples=150)
@@ -278,7 +306,7 @@ def test_find_takes_linear_time_for_any_text(units: list[str]):
     def seconds(size: int) -> float:
         text = "".join(unit * (size // len(units) // len(unit)) for unit in units)
         # It looks for words beside what it found, too.
-        return processor_seconds(lambda: remove(f"{text} %s", numbers=True))
+        return processor_seconds(lambda: remove(f"{text} %s", WITH_NUMBERS))
 
     assert not grows_too_fast(seconds, 8_000)
 
@@ -295,8 +323,8 @@ def test_time_that_is_not_linear_is_seen():
 @pytest.mark.parametrize("unit", ["<b>", "%s", "a{x}b", "http://x)))", "</b>", "<b>.</b>", "(5 km)"])
 def test_thousands_of_placeholders_are_put_back_in_linear_time(unit: str):
     def put_back(text: str) -> None:
-        plain, removed = remove(text, numbers=True)
-        assert compare(text, restore(plain, plain, removed, numbers=True), numbers=True) == ([], [])
+        plain, removed = remove(text, WITH_NUMBERS)
+        assert compare(text, restore(plain, plain, removed, kinds=WITH_NUMBERS), WITH_NUMBERS) == ([], [])
 
     assert not grows_too_fast(lambda count: processor_seconds(lambda: put_back(unit * count)), 400)
 

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from dragoman.text.placeholders.detect import find
+from dragoman.text.verbatim.detect import find
 
 TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)")
 

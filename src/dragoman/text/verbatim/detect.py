@@ -1,0 +1,146 @@
+"""Find what must come through a translation letter by letter: addresses, code, tags, variables, numbers with units."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import cast
+
+from dragoman.text.verbatim.kinds import EXACT, KEYS, ORDER, PATTERNS, SIGNS, Kind
+
+
+@lru_cache
+def _pattern(kinds: frozenset[Kind]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?P<{kind}>{PATTERNS[kind]})" for kind in ORDER if kind in kinds), re.VERBOSE)
+
+
+WITH_NUMBERS = frozenset(ORDER)
+KINDS = WITH_NUMBERS - {"number"}
+TAGS = frozenset[Kind](["tag"])
+KINDS_BY_SIGN = {re.compile(sign): kinds for sign, kinds in SIGNS.items()}
+TEMPLATE = _pattern(frozenset(["template"]))
+FILLED_IN: tuple[Kind, ...] = ("template", "brace", "variable", "printf")  # what a program replaces
+REPLACED = _pattern(frozenset(FILLED_IN))
+REPLACED_SIGN = re.compile(r"[%{$]|<\?")  # as SIGN, for these
+ENCODED = re.compile("%[0-9A-Fa-f]{2}")  # a byte of a URL
+POSITIONAL = re.compile(r"%(?!%|\(|\d+\$|L?\d+$).+ | \{(?:![rsa])?(?::.*)?\}", re.VERBOSE)
+MARKS: dict[Kind, str] = {"brace": "{}", "printf": "%"}
+URL_END = ".,;:!?'*"  # belong to the sentence around an address
+BRACKETS = {")": "(", "]": "[", "}": "{"}
+
+
+@dataclass(frozen=True)
+class Placeholder:
+    """A placeholder that was found in a text: text[start:end]."""
+
+    start: int
+    end: int
+    text: str
+    kind: Kind
+
+
+def is_positional(placeholder: str) -> bool:
+    """Return whether a placeholder gets its argument by its place among the others: %s and {}, but not %2$s or {0}."""
+    return POSITIONAL.fullmatch(placeholder) is not None
+
+
+def find(text: str, kinds: frozenset[Kind] = KINDS) -> list[Placeholder]:
+    """Return the placeholders of these kinds in order, without overlaps.
+
+    kinds: WITH_NUMBERS has amounts with a unit and times of day, too; TAGS has tags alone, save those in code or a URL.
+    """
+    return [placeholder for placeholder in _find(text, kinds | KINDS) if placeholder.kind in kinds]
+
+
+def _find(text: str, wanted: frozenset[Kind]) -> list[Placeholder]:
+    kinds = wanted & {"number"}
+    for sign, kinds_with_sign in KINDS_BY_SIGN.items():
+        if sign.search(text):
+            kinds |= wanted & kinds_with_sign
+    placeholders: list[Placeholder] = []
+    if not kinds:
+        return placeholders
+    for match in _pattern(kinds).finditer(text):
+        kind = cast(Kind, match.lastgroup)
+        end = match.end() if kind != "url" else match.start() + _url_length(match[0])
+        placeholders.append(Placeholder(match.start(), end, text[match.start() : end], kind))
+    return placeholders
+
+
+def find_filled_in(text: str) -> list[str]:
+    """Return the placeholders that a program fills in, such as "%s" and "{name}", also those in tags, URLs and code.
+
+    "%%", which may follow another one, is one of its own.
+    """
+    marks: list[str] = []
+    if not REPLACED_SIGN.search(text):
+        return marks
+    for placeholder in find(text.replace("`", "'")):  # so that none is part of code, which may be quoted differently
+        if placeholder.kind in FILLED_IN:
+            marks.append(placeholder.text)
+        elif placeholder.kind in ("tag", "url", "email"):
+            marks += [match[0] for match in REPLACED.finditer(ENCODED.sub("", placeholder.text))]
+    parts = ((mark.removesuffix("%%"), "%%") if mark.endswith("%%") else (mark,) for mark in marks)
+    return [part for each in parts for part in each if part]
+
+
+def _url_length(url: str) -> int:
+    """Return the length of a URL without the punctuation after it or closing brackets that it does not open."""
+    counts, end = Counter(url), len(url)
+    while url[end - 1] in URL_END or counts[url[end - 1]] > counts[BRACKETS.get(url[end - 1], url[end - 1])]:
+        end -= 1
+        counts[url[end]] -= 1
+    return end
+
+
+def compare(source: str, output: str, kinds: frozenset[Kind] = KINDS, prefix: str = "") -> tuple[list[str], list[str]]:
+    """Return what the output lost of what must not change, and what it invented, as often as each is missing or extra.
+
+    Names and codes are never invented, and those of more words ("X11-Pixmap") are none that are lost. Nor is invented
+    what the prefix of the output was asked to have. Where nothing is, but positional placeholders have changed places
+    and so would get each other's arguments, all of these are lost. Beside placeholders of a kind, marks of that kind
+    that belong to none are invented, too: a program fails at "{name}}" and "% of %s".
+    """
+    counted = kinds.intersection((*EXACT, "number"))
+    in_source, in_output, in_prefix = find(source, kinds), _find(output, counted), _find(prefix, counted)
+    exact = [placeholder for placeholder in in_source if placeholder.kind in counted]
+    copied = [placeholder for placeholder in in_source if placeholder.kind not in counted]
+    expected, present, asked = (Counter(each.text for each in spans) for spans in (exact, in_output, in_prefix))
+    lost = list((expected - present).elements())
+    invented = list((present - (expected | asked)).elements())
+    if marks := "".join(MARKS.get(kind, "") for kind in {placeholder.kind for placeholder in exact}):
+        of_source, of_output, of_prefix = (
+            _stray_marks(text, placeholders, marks)
+            for text, placeholders in ((source, in_source), (output, in_output), (prefix, in_prefix))
+        )
+        invented += (of_output - (of_source | of_prefix)).elements()
+    if not lost and not invented:
+        before, after = ([each.text for each in spans if is_positional(each.text)] for spans in (exact, in_output))
+        lost = before if before != after[: len(before)] else []
+    return lost + _lost_copies(copied, output), invented
+
+
+def _lost_copies(copied: Sequence[Placeholder], output: str) -> list[str]:
+    """Return the names and codes that an output has less often than it should."""
+    lost: list[str] = []
+    for (text, kind), times in Counter((each.text, each.kind) for each in copied).items():
+        pattern = _localised_shortcut(text) if kind == "shortcut" else re.escape(text)
+        before = r"(?<![A-Za-z0-9])(?<!\d[.,:])" if text[0].isalnum() else ""
+        after = r"(?![A-Za-z0-9]|[.,:]\d)" if text[-1].isalnum() else ""
+        copies = re.findall(f"{before}{pattern}{after}", output)
+        lost += [text] * (times - len(copies))
+    return lost
+
+
+def _localised_shortcut(text: str) -> str:
+    """Return a pattern for a shortcut in any language: as many keys; the last one is the same if it is short."""
+    keys = [key.strip() for key in re.split(r"(?<=[\w\s⌘⌥⇧⌃])\+", text)]
+    last = re.escape(keys[-1]) if len(keys[-1]) <= 3 else r"[^\s+]+"
+    return rf"(?:{KEYS}|[^\x00-\x7f]+)\s?\+\s?" * (len(keys) - 1) + rf"(?i:{last})"
+
+
+def _stray_marks(text: str, placeholders: Sequence[Placeholder], marks: str) -> Counter[str]:
+    """Return how often each of the marks stands outside of the placeholders of a text."""
+    stray = Counter(text) - Counter("".join(placeholder.text for placeholder in placeholders))
+    return Counter({mark: stray[mark] for mark in marks})
