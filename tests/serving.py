@@ -1,6 +1,7 @@
 """A real server in a thread, and what asks it: for the tests of serving."""
 
 import contextlib
+import copy
 import http.client
 import json
 import os
@@ -129,11 +130,13 @@ def running(models: Models, config: ServeConfig, keys: Sequence[Key] = ()) -> It
 
 @contextlib.contextmanager
 def running_copying(models: Models, config: ServeConfig, name: str) -> Iterator[Running]:
-    """A server whose model copies, and has this name."""
+    """A server whose model copies, tags too, and has this name."""
     (one,) = models.by_pair.values()
     engine: Any = Copying(one.translator.engine)
     with Pool(engine) as pool:
-        source, translator = one.source._replace(name=name), one.translator.replace(engine=engine)
+        source, reads_tags = one.source._replace(name=name), copy.copy(one.translator)
+        reads_tags.extent = replace(reads_tags.extent, markup=True)
+        translator = reads_tags.replace(engine=engine)
         with running(Models([replace(one, source=source, translator=translator, pool=pool)]), config) as started:
             yield started
 

@@ -80,7 +80,7 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
     "positions": [
         ("model/positions.py", "^POSITIONS: dict[str, type[Positions]] = {", SLOPE),
         ("model/positions.py", "POSITIONS: dict[str, type[Positions]] = {^", '\n    "slope": Slope,'),
-        ("config/model.py", '        "none",^\n        "sinusoidal",', '\n        "slope",'),
+        ("config/model.py", 'Positions = Literal["none",^ "sinusoidal"', ' "slope",'),
     ],
     "schedule": [
         ("training/optimizer.py", '^    if settings.schedule == "constant":\n',

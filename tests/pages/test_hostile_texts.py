@@ -45,7 +45,7 @@ def hostile(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture
 def page(visit: Any, hostile: Hostile, capfd: pytest.CaptureFixture[str]) -> Iterator[Visit]:
     """The page of that server. Nothing of a text is in an address, in a cookie, or in the server's log."""
-    found = visit("#source=en&target=ko", at=hostile.server)
+    found = visit("#source=en&target=ko", at=hostile.server, expected="429")  # fifty documents wait their turn
     asked: list[str] = []
     found.tab.on("request", lambda request: asked.append(unquote(request.url)))
     yield found

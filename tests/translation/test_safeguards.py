@@ -274,6 +274,10 @@ def test_tags_are_read_only_by_a_model_that_has_learned_them(dictated, text: str
     )
     reads_tags.translate([text])
     assert read[0] == text  # the control
+    read.clear()
+    inside_quotes = "The <i title='<b>dog</b>'>dog</i> sees"  # without its tags there is another one
+    translator.translate([inside_quotes])
+    assert read[0] == inside_quotes
 
 
 def test_pair_of_tags_is_around_the_word_that_needs_what_it_enclosed(trained: Path, pairs: list[Pair]):

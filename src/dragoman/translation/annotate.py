@@ -233,8 +233,8 @@ class Annotator:
         for word, other in zip(wanted, others, strict=True):
             column = source_words.index(word)
             needs = [
-                sum(complete.log_p[n] - other.log_p[n] for n in one.tokens) * (BLIND + float(attention[row, column]))
-                for row, one in enumerate(target_words)
+                sum(complete.log_p[n] - other.log_p[n] for n in said.tokens) * (BLIND + float(attention[row, column]))
+                for row, said in enumerate(target_words)
             ]
             if max(needs) >= MIN_LOSS * BLIND:
                 links.append((word.span[0], target_words[needs.index(max(needs))].span[0]))

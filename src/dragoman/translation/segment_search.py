@@ -118,10 +118,15 @@ class SegmentSearch:
         ]
 
     def _takes_tags_out(self, segment: Segment) -> bool:
-        """Return whether the model reads a segment without its tags: it has not learned what they are."""
+        """Return whether the model reads a segment without its tags: it has not learned what they are.
+
+        Tags that could not even be put back into the source itself, such as "<i title='<b>x</b>'></i>", stay.
+        """
         if self.markup or not self.safeguards.placeholders or "<" not in segment.text:
             return False
-        return bool(verbatim.find(segment.text, verbatim.TAGS))
+        plain, removed = verbatim.remove(segment.text, verbatim.TAGS)
+        same_places = [(index, index) for index in range(len(plain))]
+        return bool(removed) and verbatim.restore(plain, plain, removed, same_places) == segment.text
 
     def _without_search(self, segment: Segment) -> Candidate:
         """Return the translation that is given for a segment, or else a copy of it, after its prefix if it has one."""

@@ -102,23 +102,23 @@ async function translateFile(file) {
       form.append("glossary", glossary.slice(done, done + AT_ONCE).join("\n"));
     }
     form.append("file", file);
-    found = await ask("api/v1/documents", { body: form, signal: stop.signal });
-    identity = found.id;
-    let trouble = null; // that passes
     while (found.status !== "done") {
+      let trouble = null; // that passes
+      try {
+        const next = identity ? ask(path(), { method: "GET", signal: stop.signal }) : ask("api/v1/documents", { body: form, signal: stop.signal });
+        found = await next;
+        identity ||= found.id;
+      } catch (error) {
+        if (!error.seconds || (error.kind === "offline" && !identity)) throw error;
+        trouble = error;
+      }
       if (found.error) throw new Trouble("refused", found.error);
-      Object.assign(bar, { max: found.texts || 1, value: found.translated });
+      if (found.status === "done") break;
+      Object.assign(bar, { max: found.texts || 1, value: found.translated ?? 0 });
       const wait = () => t(trouble.kind === "offline" ? "document.away" : "busy");
       item.draw(() => (trouble ? wait() : t("document.progress", found.translated, found.texts)));
       await new Promise((resolve) => setTimeout(resolve, trouble ? 1000 * trouble.seconds : PAUSE));
       if (stop.signal.aborted) return;
-      trouble = null;
-      try {
-        found = await ask(path(), { method: "GET", signal: stop.signal });
-      } catch (error) {
-        if (!error.seconds) throw error;
-        trouble = error;
-      }
     }
     bar.remove();
     item.draw(() => t(found.texts ? "document.done" : "document.none", found.texts));
