@@ -192,7 +192,7 @@ class Gate:
 
     def __init__(self, engine: Any):
         self.engine, self.open, self.steps, self.fails = engine, threading.Event(), 0, False
-        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
+        self.max_positions = engine.max_positions
 
     def search(self, *task: Any) -> Any:
         return self.engine.search(*task)
@@ -215,7 +215,7 @@ class Copying:
     """An engine whose translations are the texts themselves, once, twice and so on."""
 
     def __init__(self, engine: Any):
-        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
+        self.max_positions = engine.max_positions
 
     def search(self, sources: Any, config: Any, constraints: Any = None) -> Any:
         return [[Hypothesis(list(source) * n, -float(n)) for n in range(1, config.n_best + 1)] for source in sources]
@@ -230,7 +230,7 @@ class Slow:
 
     def __init__(self, engine: Any, seconds: float, steps: int = 48):
         self.engine, self.steps, self.pause = engine, steps, seconds / steps
-        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
+        self.max_positions = engine.max_positions
         self.searched: list[tuple[int, ...]] = []
         self.taken = 0  # steps
 

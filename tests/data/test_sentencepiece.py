@@ -19,14 +19,12 @@ from dragoman.data.sentencepiece import SentencePieceTokenizer
 from dragoman.data.spm import SentencePieceModel
 from dragoman.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from dragoman.data.tokenizers import SideTokenizer, load_tokenizer
-from dragoman.decoding.engine import Constraints
-from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
 from dragoman.inspection.inspection import is_special
 from dragoman.model import build
-from dragoman.text.glossary import Entry, Glossary, TermMatch
+from dragoman.text.glossary import Entry, Glossary
 from dragoman.translation.safeguards import Safeguards
-from dragoman.translation.terms import forbidden_sequences, token_boundaries, token_sequences
+from dragoman.translation.terms import forbidden_sequences, target_tokens
 from dragoman.translation.translator import Translator
 
 ALL = [*LINES, *NASTY]
@@ -176,21 +174,11 @@ def test_fast_tokenizer_of_nllb_gives_the_same_ids_for_ordinary_lines():
     assert nasty != [mapped(theirs(line)["input_ids"], names, vocabulary) for line in NASTY]  # the control
 
 
-def test_terms_are_said_whole_and_forbidden_words_have_their_tokens():
+def test_forbidden_words_have_their_tokens():
     tokenizer = tokenizer_of(trained_model("bpe"))
-    torch.manual_seed(0)
-    model = build(TINY, len(tokenizer)).eval()
-    engine = TorchEngine(model, boundaries=token_boundaries(tokenizer), suppressed=tokenizer.suppressed)
-    term = TermMatch(0, 3, Entry("Lee", ("Monday",), "any"), ("Monday",))
-    terms = token_sequences([term], tokenizer)
-    assert {tokenizer.decode(ids) for ids in terms[0]} == {"Monday"}
-    source, search = tokenizer.encode("Dr. Lee met him."), SearchConfig(beam=4, extra_length=8)
-    ((found, *_),) = engine.search([source], search, [Constraints(terms=terms)])
-    assert "Monday" in tokenizer.decode(found.tokens)
-    ((plain, *_),) = engine.search([source], search)
-    assert "Monday" not in tokenizer.decode(plain.tokens)  # the control
     forbidden = forbidden_sequences(Glossary([Entry("Monday", ("Monday",), "any")]), tokenizer)
     assert {tuple(tokenizer.encode(text)) for text in ("Monday", "(Monday", "MONDAY")} <= {*forbidden}
+    assert tuple(tokenizer.encode("Mondays")) not in forbidden  # the control
 
 
 def test_term_without_tokens_is_missed():
@@ -201,8 +189,8 @@ def test_term_without_tokens_is_missed():
     model = build(TINY, len(tokenizer)).eval()
     glossary = Glossary([Entry("Lee", ("\u200b",)), Entry("him", ("Monday",))])
     search, safeguards = SearchConfig(beam=4, extra_length=8), Safeguards(faults=False, glossary=glossary)
-    nothing, monday = token_sequences(glossary.find("Lee him"), tokenizer)
-    assert (nothing, {tokenizer.decode(ids) for ids in monday}) == ((), {"Monday"})
+    assert target_tokens("\u200b", tokenizer) == ((), ())
+    assert {tokenizer.decode(ids) for ids in target_tokens("Monday", tokenizer)} == {"Monday"}  # the control
     for text in ("Dr. Lee", "Dr. Lee met him."):
         assert "Lee" in Translator(model, tokenizer, search, safeguards).translate(text).terms_missed
 

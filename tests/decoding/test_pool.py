@@ -47,7 +47,7 @@ class Watched:
 
     def __init__(self, engine: Any, look: Look = lambda sources: None):
         self.engine, self.look, self.steps, self.batches = engine, look, 0, list[list[Ids]]()
-        self.max_positions, self.forces_terms = None, True
+        self.max_positions = None
 
     def search(self, *task: Any) -> list[list[Hypothesis]]:
         return self.engine.search(*task)
@@ -70,7 +70,7 @@ class Watched:
 class Echo:
     """An engine that gives back each source; a source takes as many steps as its first id says, or as a whole one."""
 
-    max_positions, forces_terms = None, False
+    max_positions = None
 
     def __init__(self, look: Callable[[], None] = lambda: None):
         self.look = look
@@ -148,7 +148,6 @@ def cases(count: int = 200) -> list[Case]:
         config = settings[number % len(settings)]
         constraints = Constraints(
             prefix=words(3) if chance.random() < 0.3 else (),
-            terms=((words(2),),) if config == PLAIN and chance.random() < 0.4 else (),
             forbidden=(words(1), words(2)) if chance.random() < 0.3 else (),
         )
         found.append((list(chance.choice(sources)), config, constraints))
@@ -242,12 +241,10 @@ def test_others_are_the_same_when_some_leave(
     assert wrong != all(answer == alone[number] for number, answer in found.items())
 
 
-@pytest.mark.parametrize("case", [0, 1, 2, 3, 4, "terms"])
-def test_dropped_sentence_leaves_the_batch_whatever_it_has_to_contain(engine: TorchEngine, case: int | str):
+@pytest.mark.parametrize("case", range(5))
+def test_dropped_sentence_leaves_the_batch_whatever_it_has_to_contain(engine: TorchEngine, case: int):
     """The control: not dropped, it goes on for as many steps as its prefix has tokens."""
-    config = PLAIN if case == "terms" else CASES[int(case)][1]
-    terms = (((3, 4),),) if case == "terms" else ()
-    both = [Constraints(terms=terms), Constraints(prefix=(5,) * 18, terms=terms)]
+    config, both = CASES[case][1], [Constraints(), Constraints(prefix=(5,) * 18)]
     sources, counts = [[4], [5] * 30], []
     for drop in (False, True):
         dropped = Dropped(EOS)
@@ -698,16 +695,18 @@ def test_damaged_model_fails_for_who_asked_and_in_words(pools, engine: TorchEngi
             ask(pools(engine), [3, 4], config=config)
 
 
-def test_errors_of_the_engine_reach_the_request_that_asked(engine: TorchEngine, pools):
-    terms = Constraints(terms=((((3,),)),))
-    with pytest.raises(UsageError, match="plain beam search"):
-        pools(engine).view(Ticket()).search([[3], [4]], SearchConfig(temperature=1.0), [terms, terms])
+def test_errors_of_the_engine_reach_the_request_that_asked(pools):
+    def fail() -> None:
+        raise UsageError("no such setting")
+
+    with pytest.raises(UsageError, match="no such setting"):
+        pools(Echo(fail)).view(Ticket()).search([[3], [4]], PLAIN)
 
 
 def test_engine_without_steps_searches_a_batch_in_each_of_its_threads(pools):
     together = threading.Barrier(2)
     echo = Echo(lambda: together.wait(20) and None)
-    del_steps = type("Whole", (), {"max_positions": None, "forces_terms": False, "search": echo.search})()
+    del_steps = type("Whole", (), {"max_positions": None, "search": echo.search})()
     pool = pools(del_steps, threads=2)
     with ThreadPoolExecutor(2) as threads:
         found = list(threads.map(lambda number: tokens(ask(pool, [number])), range(2)))
@@ -724,7 +723,7 @@ def test_threads_share_the_rows(pools, threads: int, sizes: list[int]):
         together.wait(20)
         return Echo().search(sources, PLAIN)
 
-    whole = type("Whole", (), {"max_positions": None, "forces_terms": False, "search": search})()
+    whole = type("Whole", (), {"max_positions": None, "search": search})()
     sources: list[Ids] = [[number] for number in range(11)]
     found = pools(whole, threads=threads).view(Ticket()).search(sources, PLAIN)
     assert [tokens(one) for one in found] == [[ids] for ids in sources]

@@ -241,12 +241,12 @@ def test_scores_are_those_of_one_pass_over_the_result(name: str, alpha: float):
 
 @pytest.mark.parametrize("other", [SearchConfig(beam=1), SearchConfig(temperature=1.0, n_best=2), SearchConfig(beam=3)])
 def test_search_steps_may_interleave_and_leave_no_mode_behind(other: SearchConfig):
-    engine, terms = TorchEngine(make("sinusoidal")), [Constraints(terms=(((B, A),),))]
+    engine, prefixed = TorchEngine(make("sinusoidal")), [Constraints(prefix=(B, A))]
     beam_of_3, other = (dataclasses.replace(config, extra_length=8) for config in (SearchConfig(beam=3), other))
 
     def searches() -> list[Steps]:
         return [
-            engine.search_batch([[A, B, A, A]], beam_of_3, terms),
+            engine.search_batch([[A, B, A, A]], beam_of_3, prefixed),
             engine.search_batch([[A, B]], other, [Constraints()]),
             engine.search_batch([[B, A, B]], other, [Constraints()]),
         ]
@@ -306,19 +306,15 @@ def test_beams_stay_open_where_most_of_the_best_end():
     ],
     ids=str,
 )
-@pytest.mark.parametrize("terms", [(), (((3,),),)], ids=["plain", "terms"])
-def test_search_says_that_probabilities_are_not_numbers(config: SearchConfig, terms: Any):
+def test_search_says_that_probabilities_are_not_numbers(config: SearchConfig):
     """The weights are finite, but what is computed with them is not. The control is the model as it was."""
-    if terms and (config.temperature or config.beam_groups > 1):
-        pytest.skip("terms need a plain beam search")
-    constraints = [Constraints(terms=terms)] * 2
     model = make("sinusoidal")
-    assert all(TorchEngine(model).search([[3, 4], [4]], config, constraints))
+    assert all(TorchEngine(model).search([[3, 4], [4]], config))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.fill_(1e37)
     with pytest.raises(DragomanError, match="not numbers: its weights are damaged"):
-        TorchEngine(model).search([[3, 4], [4]], config, constraints)
+        TorchEngine(model).search([[3, 4], [4]], config)
 
 
 def test_results_of_dropped_sentences_need_no_probabilities():

@@ -305,7 +305,6 @@ def test_search_of_no_sources_returns_nothing(opened: Both):
     [
         (SearchConfig(temperature=1.0), UNCONSTRAINED, "temperature"),
         (SearchConfig(beam_groups=2), UNCONSTRAINED, "beam_groups"),
-        (SearchConfig(), Constraints(terms=(((5,),),)), "terms"),
     ],
 )
 def test_settings_that_ctranslate2_lacks_are_refused_by_name(

@@ -218,6 +218,21 @@ def test_threads_of_a_command_are_those_of_its_flag(
     assert found == [(0, 2, False), (0, 1, False), (0, 2, True)]
 
 
+@pytest.mark.parametrize(("waited", "said"), [(0, ""), (1, ""), (5, "for 50 % of the last 10 s"), (30, "for 100 % of")])
+def test_share_of_the_time_that_threads_waited_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waited: int, said: str
+):
+    """Of one thread, in ten seconds."""
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "schedstat").write_text("7 2000000000 9")
+    monkeypatch.setattr("dragoman.training.core_watch.torch.get_num_threads", lambda: 1)
+    watch = CoreWatch(tmp_path, interval=9.0)
+    watch.since -= 10
+    (tmp_path / "1" / "schedstat").write_text(f"7 {(2 + waited) * 10**9} 9")
+    assert said in (note := watch.note())
+    assert bool(said) == bool(note)
+
+
 @pytest.mark.slow
 def test_training_says_once_that_others_use_the_cores(tmp_path: Path):
     watch, quiet = (

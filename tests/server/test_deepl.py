@@ -459,6 +459,6 @@ def test_repeated_request_is_not_searched_for_again(models: Models, monkeypatch:
             found = client.translate_text(TEXT, source_lang="EN", target_lang="KO")
         if grace:
             assert found
-            assert len(slow.searched) == 1
+            assert len(slow.searched) == len({*slow.searched})  # a faulty translation is searched for twice
         else:
-            assert len(slow.searched) > 1
+            assert len(slow.searched) > len({*slow.searched})

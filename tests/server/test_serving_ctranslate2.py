@@ -31,7 +31,7 @@ class Watched:
 
     def __init__(self, engine: Any):
         self.engine, self.open = engine, threading.Event()
-        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
+        self.max_positions = engine.max_positions
         self.batches: list[list[Any]] = []
         self.now = self.most = 0  # searches at the same time
 

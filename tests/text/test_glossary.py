@@ -6,20 +6,13 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-import torch
-from conftest import tiny_transformer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.data.batches import source_batch
-from dragoman.data.tokenizer import BOS, EOS, Tokenizer
-from dragoman.decoding.engine import Term
-from dragoman.decoding.search import OutputSpec, finish
-from dragoman.decoding.terms import OPEN, STEM, WORD, constrained_search
+from dragoman.data.tokenizer import Tokenizer
 from dragoman.errors import DragomanError
-from dragoman.model import build
 from dragoman.text.glossary import MAX_TARGETS, MAX_TERM_LENGTH, Entry, Glossary, TermMatch, TermReport, check_terms
-from dragoman.translation.terms import token_boundaries, token_sequences
+from dragoman.translation.terms import OPEN, STEM, WORD, target_tokens, token_boundaries
 
 ANIMALS = Glossary([Entry("dog", ("perro", "perra")), Entry("guide dog", ("perro guía",)), Entry("cat", ("gato",))])
 
@@ -266,26 +259,13 @@ def pieces() -> Tokenizer:
     return Tokenizer.train([text] * 20)
 
 
-def sequences(target: str, pieces: Tokenizer) -> Term:
-    (term,) = token_sequences([TermMatch(0, 1, Entry("x", (target,)), (target,))], pieces)
-    return term
-
-
-def test_token_sequences_of_targets_after_a_space_and_a_bracket(pieces: Tokenizer):
-    (term,) = token_sequences(ANIMALS.find("A dog"), pieces)
-    shown = [[pieces.pieces[id] for id in sequence] for sequence in term]
-    assert ["".join(sequence) for sequence in shown] == [
-        " perro", "perro", " perra", "perra", " Perro", "Perro", " Perra", "Perra",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     "target", ["perro", "perro guía", "猫", "개", "C++", "naïve Ω", "10 %", "👩\u200d🚀", "e\u0301"]
 )
 @pytest.mark.parametrize("around", ["{} x", "x {} x", "x ({}) x", "x “{}”", "猫{}を"])
 def test_tokens_are_those_of_the_term_inside_a_sentence(pieces: Tokenizer, target: str, around: str):
     """What is written with them reads as the term, at the beginning and inside."""
-    spaced, bare = sequences(target, pieces)
+    spaced, bare = target_tokens(target, pieces)
     before, after = around.split("{}")
     inside = before and not before.endswith(" ")
     ids = [*pieces.encode(before), *bare] if inside else [*pieces.encode(before[:-1]), *spaced]
@@ -298,7 +278,7 @@ def test_tokens_are_those_of_the_term_inside_a_sentence(pieces: Tokenizer, targe
 def test_sentence_with_the_term_has_one_of_its_sequences(pieces: Tokenizer, target: str, around: str):
     ids = pieces.encode(around.format(target))
     runs = {tuple(ids[start:end]) for start in range(len(ids)) for end in range(start, len(ids) + 1)}
-    assert runs & set(sequences(target, pieces))
+    assert runs & set(target_tokens(target, pieces))
 
 
 def test_tokens_tell_where_words_begin_and_end(pieces: Tokenizer):
@@ -310,24 +290,6 @@ def test_tokens_tell_where_words_begin_and_end(pieces: Tokenizer):
     }  # fmt: skip
     for boundaries, some in expected.items():
         assert {piece: table[piece] for piece in some} == dict.fromkeys(some, boundaries)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_model_that_never_heard_of_the_terms_says_them(pieces: Tokenizer, seed: int):
-    """From a text and a glossary to an output whose report has nothing missed; the control: without terms it has."""
-    torch.manual_seed(seed)
-    model = build(tiny_transformer(share="none"), len(pieces)).eval()
-    texts = ["The dog and the dog", "A guide dog", "Cat, CAT and cat."]
-    founds = [ANIMALS.find(text) for text in texts]
-    source = source_batch(pieces.encode_all(texts))
-    output = OutputSpec(BOS, EOS, torch.tensor([40] * 3), alpha=0.6)
-    boundaries, reports = torch.tensor(token_boundaries(pieces)), []
-    for wanted in ([token_sequences(found, pieces) for found in founds], [()] * 3):
-        hypotheses = finish(constrained_search(model, source, wanted, output, beams=4, boundaries=boundaries))
-        said = [pieces.decode(found[0].tokens) for found in hypotheses]
-        reports.append([check_terms(found, text) for found, text in zip(founds, said, strict=True)])
-    assert not any(one.missed for one in reports[0])
-    assert all(one.missed for one in reports[1])
 
 
 # What the output has.
@@ -355,7 +317,6 @@ def test_report_says_what_is_there(source: str, output: str, met: list[str], mis
 
 
 def test_occurrences_of_one_term_do_not_overlap_and_those_of_two_may():
-    """As in the search: see `constrained_search`."""
     twice = Glossary([Entry("one", ("a a",), "any"), Entry("two", ("a b",), "any"), Entry("three", ("b c",), "any")])
     assert checked("one one", "a a a", twice) == (["one"], ["one"])
     assert checked("one one", "a a a a", twice) == (["one", "one"], [])

@@ -517,7 +517,9 @@ def test_bleu_of_a_validation_is_that_of_its_translations(corpus: Corpus, traine
     translations = [translation.text for translation in translator.translate(sources)]
     recorded = events(trained, "validation")[-1]["bleu"]
     assert evaluate(translations, references).bleu.value == recorded > 0
-    assert f"BLEU {recorded:.1f}" in (trained / "last" / "card.md").read_text(encoding="utf-8")
+    card = (trained / "last" / "card.md").read_text(encoding="utf-8")
+    assert f"BLEU {recorded:.1f}" in card
+    assert "dev.tsv, greedy search:" in card
     # The control: the translations of other sentences have another score.
     others = [translation.text for translation in translator.translate([source for source, _ in pairs[:10]])]
     assert evaluate(others, references).bleu.value != recorded

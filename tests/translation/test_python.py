@@ -266,7 +266,7 @@ class Careless:
     """An engine that keeps its sources where another thread finds them: the control."""
 
     def __init__(self, engine: Any):
-        self.engine, self.max_positions, self.forces_terms = engine, engine.max_positions, engine.forces_terms
+        self.engine, self.max_positions = engine, engine.max_positions
 
     def search(self, sources: Sequence[list[int]], *others: Any) -> list[list[Hypothesis]]:
         self.sources = sources

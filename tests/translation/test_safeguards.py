@@ -49,7 +49,6 @@ class DictatedEngine:
     """Find what a speech makes of each source, behind the prefix if asked to honour it, and count the searches."""
 
     max_positions: int | None = None
-    forces_terms = True
 
     def __init__(self, tokenizer: Tokenizer, speech: Speech, honour_prefix: bool = False):
         self.tokenizer, self.speech, self.honour_prefix, self.searches = tokenizer, speech, honour_prefix, 0
@@ -394,15 +393,6 @@ def test_glossary_and_forbidden_words_do_not_contradict_each_other():
     assert (free[0].targets, bound[0].targets) == (("rey", "monarca", "Rey", "Monarca"), ("monarca", "Monarca"))
 
 
-def test_glossary_needs_a_search_that_can_force_terms(translator: Translator):
-    terms = Safeguards(glossary=Glossary([Entry("dog", ("개",), "any")]))
-    for search in (SearchConfig(temperature=1.0), SearchConfig(beam=4, beam_groups=2)):
-        with pytest.raises(UsageError, match="a glossary needs a plain beam search"):
-            translator.replace(search=search, safeguards=terms)
-        translator.replace(search=search)  # the control
-    translator.replace(safeguards=terms)
-
-
 def test_terms_of_a_glossary_stand_in_the_output(translator: Translator, pairs: list[Pair]):
     sources = [source for source, _ in pairs[:60]]
     glossary = Glossary([Entry("dog", ("개",), "any"), Entry("horses", ("토끼", "곰"), "any")])
@@ -437,6 +427,45 @@ def test_glossary_changes_only_translations_that_miss_a_term(
     assert sum(same) < len(sources) - 3  # the control
     for one in itertools.compress(bound, has_all):
         assert all(not check_terms(glossary.find(one.segments[0][0]), own.text).missed for own in one.alternatives)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "searches"),
+    [("dog", "Hund", 0), ("Dog:", "Hund:", 0), ("(cat)", "(katze)", 0), ("Cat", "Katze", 0), ("the cat", "x", 1)],
+)
+def test_segment_that_is_a_term_is_its_target(dictated, text: str, expected: str, searches: int):
+    translator = dictated(lambda *_: "x")
+    glossary = Glossary([Entry("dog", ("Hund", "Hunde")), Entry("cat", ("katze",))])
+    (found,) = translator.replace(safeguards=Safeguards(glossary=glossary, faults=False)).translate([text])
+    assert (found.text, translator.engine.searches > 0) == (expected, bool(searches))
+    assert (found.terms_met, found.flags) == (((text.strip("():").lower(),), ()) if not searches else ((), ("no cat",)))
+
+
+def test_terms_in_compounds_are_reported_and_not_flagged(dictated):
+    translator = dictated(lambda text, _: "Ein Hofhund, ein Hundehaus" if "house" in text else "Hund")
+    safeguards = Safeguards(glossary=Glossary([Entry("dog", ("Hund",)), Entry("cat", ("Katze",))]))
+    (found,) = translator.replace(safeguards=safeguards).translate(["The dog house has a yard dog, and a cat."])
+    assert (found.terms_met, found.terms_in_compounds) == ((), ("dog",))
+    assert sorted((*found.terms_missed, *found.terms_refused)) == ["cat", "dog"]
+    assert found.flags[-2:] == ("no dog", "no cat")
+
+
+def test_names_and_own_patterns_come_back_unchanged(dictated):
+    translator = dictated(
+        lambda text, _: text.replace("Acme Cloud", "Wolke").replace("ZORK-7", "Z").replace("open", "auf")
+    )
+    glossary = Glossary([Entry("Acme Cloud", ("Acme Cloud",))])
+    text = "You may open Acme Cloud with ZORK-7a today"
+    for safeguards in (Safeguards(keep=(r"ZORK-\w+",), glossary=glossary), Safeguards()):
+        (found,) = translator.replace(safeguards=safeguards).translate([text])
+        kept = [name in found.text for name in ("Acme Cloud", "ZORK-7a", "auf")]
+        assert kept == ([True, True, True] if safeguards.glossary else [False, False, True])  # the control
+
+
+@pytest.mark.parametrize("pattern", ["(", "a*", "|x", "\\"])
+def test_pattern_that_says_nothing_is_refused(pattern: str):
+    with pytest.raises(UsageError, match="regular expression"):
+        Safeguards(keep=(pattern,))
 
 
 def test_term_inside_a_placeholder_is_not_translated():

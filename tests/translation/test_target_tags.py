@@ -109,7 +109,7 @@ class CountingEngine:
 
     def __init__(self, engine: Engine):
         self.engine, self.searches = engine, list[int]()
-        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
+        self.max_positions = engine.max_positions
 
     def search(self, sources: Sequence[Ids], *settings: Any) -> list[list[Hypothesis]]:
         self.searches.append(len(sources))

@@ -24,9 +24,8 @@ from dragoman.config.search import Split
 from dragoman.data.corpus import Pair
 from dragoman.data.tokenizer import BYTES, EOS, SPECIAL, Tokenizer
 from dragoman.decoding import torch_engine
-from dragoman.decoding.engine import Constraints
 from dragoman.decoding.forced import score
-from dragoman.decoding.torch_engine import MIN_BEAMS_WITH_TERMS, SEARCH_TOKENS, TorchEngine
+from dragoman.decoding.torch_engine import SEARCH_TOKENS, TorchEngine
 from dragoman.errors import DragomanError, UsageError
 from dragoman.model import build
 from dragoman.model_folder import read_model
@@ -504,19 +503,15 @@ def test_batches_of_a_search_are_bounded_and_lose_nothing(translator: Translator
 
 
 @pytest.mark.parametrize(
-    ("search", "terms", "hypotheses"),
+    ("search", "hypotheses"),
     [
-        (SearchConfig(beam=1), False, 1),
-        (SearchConfig(beam=7), False, 7),
-        (SearchConfig(beam=1), True, MIN_BEAMS_WITH_TERMS),
-        (SearchConfig(beam=7), True, 7),
-        (SearchConfig(beam=1, temperature=1.0, n_best=4), False, 1),
+        (SearchConfig(beam=1), 1),
+        (SearchConfig(beam=7), 7),
+        (SearchConfig(beam=1, temperature=1.0, n_best=4), 1),
     ],
 )
-def test_batches_are_as_large_as_their_hypotheses_allow(
-    translator: Translator, search: SearchConfig, terms: bool, hypotheses: int
-):
-    """With terms there are more than asked for; samples are drawn one after the other."""
+def test_batches_are_as_large_as_their_hypotheses_allow(translator: Translator, search: SearchConfig, hypotheses: int):
+    """Samples are drawn one after the other."""
 
     class Enough(Exception):
         pass
@@ -529,9 +524,8 @@ def test_batches_are_as_large_as_their_hypotheses_allow(
 
     length = 100
     sources = [[300] * (length - 1)] * (2 * SEARCH_TOKENS // length)
-    constraints = [Constraints(terms=(((301,),),) if terms else ())] * len(sources)
     with pytest.raises(Enough) as rows:
-        TorchEngine(Recording()).search(sources, search, constraints)  # type: ignore[arg-type]
+        TorchEngine(Recording()).search(sources, search)  # type: ignore[arg-type]
     assert rows.value.args == (SEARCH_TOKENS // hypotheses // length,)
 
 

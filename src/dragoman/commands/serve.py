@@ -24,6 +24,7 @@ class FlagServeConfig(ServeConfig):
     model: Annotated[Texts, tyro.conf.arg(aliases=["-m"], metavar="[PAIR=]FOLDER[:TAG]")] = ()
     host_name: Annotated[Texts, tyro.conf.arg(metavar="NAME")] = ()
     allow_origin: Annotated[Texts, tyro.conf.arg(metavar="ORIGIN")] = ()
+    keep: Annotated[Texts, tyro.conf.arg(metavar="REGEX")] = ()
     proxy: Annotated[Texts, tyro.conf.arg(metavar="ADDRESS")] = ()
     open: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
 

@@ -77,6 +77,8 @@ class ServeConfig:
     "maximum number of texts in a request"
     characters: Count = 100_000
     "maximum number of characters in a request, over all of its texts"
+    keep: tuple[str, ...] = ()
+    "regular expression for what translations keep unchanged, besides what docs/verbatim.md lists"
     inspect_tokens: Annotated[int, at_least(0), at_most(MAX_INSPECTED)] = 128
     "maximum number of tokens on each side of an inspected sentence; 0: no inspections"
     rate: CountOrZero = 1_000_000

@@ -13,16 +13,12 @@ from dragoman.decoding.processors import Dropped
 from dragoman.decoding.search import Hypothesis, Observer, Steps
 from dragoman.errors import DragomanError
 
-Term = tuple[tuple[int, ...], ...]
-"""What an output must contain: one of several sequences of tokens."""
-
 
 @dataclass(frozen=True)
 class Constraints:
     """Say what the output for one source must contain and must not contain."""
 
     prefix: tuple[int, ...] = ()  # it begins with these tokens
-    terms: tuple[Term, ...] = ()  # it has all of these
     forbidden: tuple[tuple[int, ...], ...] = ()  # it has none of these sequences of tokens
     tag: tuple[int, ...] = ()  # it begins with these, before the prefix; given, they do not count for scores
 
@@ -62,8 +58,6 @@ class Engine(Protocol):
 
     max_positions: int | None
     "the most source tokens that it takes, EOS included; None: any number"
-    forces_terms: bool
-    "whether it honours the constraint `terms`"
 
     def search(
         self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None
@@ -88,7 +82,7 @@ class SteppedEngine(Engine, Protocol):
         observe: Observer | None = None,
         dropped: Dropped | None = None,
     ) -> Steps:
-        """Find the best hypotheses for each source, in one batch whose sources all have terms, or none of them.
+        """Find the best hypotheses for each source, in one batch.
 
         A sentence that `dropped` names between two steps ends, and its result means nothing.
         """

@@ -22,7 +22,7 @@ class EngineInParts:
     def __init__(self, engine: Engine, before: Callable[[float, int], None], tokens: int | None = None):
         self.engine, self.before, self.tokens = engine, before, tokens
         self.device = engine.device if isinstance(engine, TorchEngine) else torch.device("cpu")
-        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
+        self.max_positions = engine.max_positions
 
     def search(
         self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None

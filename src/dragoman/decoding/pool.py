@@ -28,7 +28,7 @@ class View:
 
     def __init__(self, pool: "Pool", ticket: Ticket):
         self.pool, self.ticket = pool, ticket
-        self.max_positions, self.forces_terms = pool.engine.max_positions, pool.engine.forces_terms
+        self.max_positions = pool.engine.max_positions
 
     def __repr__(self) -> str:
         return repr(self.pool.engine)
@@ -275,7 +275,7 @@ class Pool:
         others = {asked: None for search in alike for asked in search.waiting}
         # Threads share what there is: with all of it in one batch, the others would have nothing to do.
         share = math.ceil((sum(len(batch.rows) for batch in self.running) + len(others)) / len(self.threads))
-        tokens = min(self.tokens, max_batch_tokens(config, with_terms=bool(first.row.constraints.terms)))
+        tokens = min(self.tokens, max_batch_tokens(config))
         rows = nearest_in_length(first, others, tokens, share)
         for asked in rows:
             asked.started = True

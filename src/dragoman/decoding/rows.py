@@ -73,8 +73,7 @@ class Row(NamedTuple):
     @property
     def size(self) -> int:
         """About how many bytes it takes, rather too many."""
-        terms = (sequence for term in self.constraints.terms for sequence in term)
-        sequences = [self.ids, self.constraints.prefix, *self.constraints.forbidden, *terms]
+        sequences = [self.ids, self.constraints.prefix, *self.constraints.forbidden]
         return ROW_BYTES + sum(SEQUENCE_BYTES + TOKEN_BYTES * len(sequence) for sequence in sequences)
 
 
@@ -90,9 +89,7 @@ class Asked:
     hypotheses: list[Hypothesis] | None = None
 
     def may_join(self, other: "Asked") -> bool:
-        if self is other or self.alone or other.alone or self.row.config != other.row.config:
-            return False
-        return bool(self.row.constraints.terms) == bool(other.row.constraints.terms)
+        return not (self is other or self.alone or other.alone or self.row.config != other.row.config)
 
 
 class Size(NamedTuple):

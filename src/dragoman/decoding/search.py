@@ -186,17 +186,15 @@ class BeamAllocation:
 
     With several `groups`, each has its share of the beams, and a token costs `diversity` for each hypothesis of an
     earlier group that is continued with it in the same step (Vijayakumar et al. 2016); scores stay without it.
-
-    A subclass that allocates beams in another way (terms.py) overrides these three methods.
     """
 
     def __init__(self, groups: int = 1, diversity: float = 0.0):
         self.groups, self.diversity = groups, diversity
 
-    def expand(self, so_far: Tensor, log_p: Tensor, last: Tensor, eos: int) -> BeamStep:
+    def expand(self, so_far: Tensor, log_p: Tensor, eos: int) -> BeamStep:
         """Return the continuations to keep of hypotheses with the scores so_far (R, K), and those that end.
 
-        log_p (R, K, V) of each next token; last (R, K): the token before it.
+        log_p (R, K, V): of each next token.
         """
         if self.groups == 1:
             return BeamStep.best(so_far, log_p, eos)
@@ -208,16 +206,6 @@ class BeamAllocation:
             cost.scatter_add_(1, step.token, cost.new_full((), self.diversity).expand(step.token.shape))
             columns.append((step.score, first + step.beam, step.token, step.end_score, first + step.end_beam))
         return BeamStep(*(torch.cat(column, 1) for column in zip(*columns, strict=True)))
-
-    def cut_off_scores(self, score: Tensor, token: Tensor, unfinished: Tensor, eos: int) -> Tensor:
-        """Return the scores (R, K) that hypotheses cut off at the maximum length compete with; -inf: they are dropped.
-
-        token (R, K): their last one; unfinished (R,): whether a sentence has no finished hypothesis.
-        """
-        return score
-
-    def keep(self, live: Tensor) -> None:
-        """Keep the sentences with True in `live` (R,), in place; those that are over have left the batch."""
 
 
 @dataclass(frozen=True)
@@ -298,7 +286,7 @@ class BeamSearch:
         live, length, eos = self.live, self.tokens.size(1), self.output.eos
         shape = len(live.sentence), self.beams
         log_p = next_log_p(self.model, self.state, self.tokens, live.of_row, self.output).view(*shape, -1)
-        step = self.allocation.expand(self.score, log_p, self.tokens[:, -1].view(shape), eos)
+        step = self.allocation.expand(self.score, log_p, eos)
         if self.observe:
             self.observe(self.score, log_p, step)
         penalty = length_penalty(length, self.output.alpha)
@@ -312,16 +300,13 @@ class BeamSearch:
         self.score = step.score
         if length >= live.shortest:
             cut = length >= live.max_length
-            unfinished = self.finished.score[live.sentence, 0] == -math.inf
-            score = self.allocation.cut_off_scores(self.score, step.token, unfinished, eos) / penalty
             tokens = self.tokens[:, 1:].view(*shape, -1)
-            self.finished.add(live.sentence[cut], score[cut], tokens[cut], False)
+            self.finished.add(live.sentence[cut], self.score[cut] / penalty, tokens[cut], False)
         going = self.can_improve() & (length < live.max_length)
         if not going.all():
             self.live = Live.from_sentences(live.sentence[going], self.output, self.beams)
             self.score, rows = self.score[going], rows[going]
             self.tokens = self.tokens.view(*shape, -1)[going].flatten(0, 1)
-            self.allocation.keep(going)
         if not self.done:
             self.state.select(rows.flatten())
 

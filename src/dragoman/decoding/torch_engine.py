@@ -26,8 +26,6 @@ from dragoman.decoding.search import (
     finish,
     greedy_search,
 )
-from dragoman.decoding.terms import constrained_search
-from dragoman.errors import UsageError
 from dragoman.inference.incremental import prepare
 from dragoman.inference.linears import FEWEST_KEYS
 from dragoman.inference.products import is_steady, resolve_type
@@ -35,30 +33,25 @@ from dragoman.model import Model, Seq2Seq
 from dragoman.runtime.device import TIMES_AT_ONCE
 
 SEARCH_TOKENS = 16_384  # hypotheses of a batch times its longest source: bounds memory, not results; on a GPU more
-MIN_BEAMS_WITH_TERMS = 5
 
 
 class TorchEngine:
     """The engine that searches in PyTorch, with one model or an ensemble. See `Engine`."""
 
-    forces_terms = True
     fewest_keys = 0  # of a source, padding included
 
     def __init__(
         self,
         *models: Model,
-        boundaries: Sequence[tuple[int, int]] = (),
         suppressed: Sequence[int] = (),
         compute_type: ComputeType = "float32",
     ):
         """Take models with one vocabulary, on one device; on a CPU, pack copies of their weights.
 
-        The probabilities of several are averaged. boundaries (V, 2): what each token begins and ends with, OPEN, STEM
-        or WORD, as `token_boundaries` returns it; () where no terms are searched for. suppressed: tokens that no output
-        has, except in its prefix. compute_type: what the models multiply in. Raise UsageError where the device cannot.
+        The probabilities of several are averaged. suppressed: tokens that no output has, except in its prefix.
+        compute_type: what the models multiply in. Raise UsageError where the device cannot.
         """
         self.suppressed, self.device = list(suppressed), next(models[0].parameters()).device
-        self.boundaries = torch.tensor(boundaries, device=self.device) if boundaries else None
         self.compute_type = resolve_type(compute_type, self.device)
         fast = [prepare(model, self.compute_type) for model in models]
         self.model: Seq2Seq = fast[0] if len(fast) == 1 else Ensemble(fast)
@@ -78,22 +71,15 @@ class TorchEngine:
         constraints: Sequence[Constraints] | None = None,
         observe: Observer | None = None,
     ) -> list[list[Hypothesis]]:
-        """Search as `Engine.search` says; raise UsageError for a glossary together with sampling or groups of beams.
+        """Search as `Engine.search` says; `observe` is called at each step of a greedy or beam search.
 
-        Raise DragomanError where the model's probabilities are not numbers. `observe` is called at each step of a
-        greedy or beam search without terms.
+        Raise DragomanError where the model's probabilities are not numbers.
         """
         constraints = constraints or [UNCONSTRAINED] * len(sources)
         hypotheses: dict[int, list[Hypothesis]] = {}
-        for with_terms in (False, True):
-            rows = [
-                row for row, batch_constraints in enumerate(constraints) if bool(batch_constraints.terms) == with_terms
-            ]
-            for batch in batches_by_length(rows, sources, max_batch_tokens(config, self.device, with_terms)):
-                ids, batch_constraints = [sources[row] for row in batch], [constraints[row] for row in batch]
-                hypotheses |= zip(
-                    batch, finish(self.search_batch(ids, config, batch_constraints, observe)), strict=True
-                )
+        for batch in batches_by_length(range(len(sources)), sources, max_batch_tokens(config, self.device)):
+            ids, batch_constraints = [sources[row] for row in batch], [constraints[row] for row in batch]
+            hypotheses |= zip(batch, finish(self.search_batch(ids, config, batch_constraints, observe)), strict=True)
         return [hypotheses[row] for row in range(len(sources))]
 
     def search_batch(
@@ -106,7 +92,7 @@ class TorchEngine:
     ) -> Steps:
         """Find the best hypotheses for each source, in one batch, step by step.
 
-        All of them must have terms, or none. dropped: sentences that end when it names them, with results that mean
+        dropped: sentences that end when it names them, with results that mean
         nothing. For `observe` and what is raised, see `search`.
         """
         hypotheses = yield from self._search_batch(sources, config, constraints, observe, dropped)
@@ -128,16 +114,6 @@ class TorchEngine:
             source = pad(source, (0, self.fewest_keys - source.size(1)), value=PAD)
         processors = self.processors(config, constraints)
         output = OutputSpec(BOS, EOS, max_lengths.to(self.device), config.length_penalty, processors, dropped)
-        if constraints[0].terms:
-            if config.temperature is not None or config.beam_groups > 1:
-                raise UsageError("terms of a glossary need a plain beam search: no temperature, no groups")
-            terms = [constraint.terms for constraint in constraints]
-            beams = beams_of(config, with_terms=True)
-            return (
-                yield from constrained_search(
-                    self.model, source, terms, output, beams=beams, n_best=config.n_best, boundaries=self.boundaries
-                )
-            )
         if config.temperature is not None:
             sampling = Sampling(config.temperature, config.top_k, config.top_p)
             samples: list[list[list[Hypothesis]]] = []
@@ -185,17 +161,9 @@ class TorchEngine:
         return processors
 
 
-def beams_of(config: SearchConfig, with_terms: bool) -> int:
-    """Return how many beams a search has, with or without terms of a glossary."""
-    return max(config.beam, MIN_BEAMS_WITH_TERMS) if with_terms else config.beam
-
-
-def max_batch_tokens(config: SearchConfig, device: torch.device = torch.device("cpu"), with_terms: bool = False) -> int:
-    """Return how many source tokens a batch may have on a device, padding included.
-
-    with_terms: whether its sources have terms of a glossary.
-    """
-    hypotheses = beams_of(config, with_terms) if config.temperature is None else 1  # samples: one after the other
+def max_batch_tokens(config: SearchConfig, device: torch.device = torch.device("cpu")) -> int:
+    """Return how many source tokens a batch may have on a device, padding included."""
+    hypotheses = config.beam if config.temperature is None else 1  # samples: one after the other
     return SEARCH_TOKENS * TIMES_AT_ONCE.get(device.type, 1) // hypotheses
 
 

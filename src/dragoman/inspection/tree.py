@@ -67,13 +67,13 @@ class BeamTree:
 class Recording:
     """An engine that records the search for one source, and finds what the engine inside it finds.
 
-    `constraints` are those of the source. Only greedy and beam search of our own engine are recorded: without sampling,
-    groups and terms.
+    `constraints` are those of the source. Only greedy and beam search of our own engine are recorded: without sampling
+    and groups.
     """
 
     def __init__(self, engine: Engine, tokenizer: SideTokenizer, constraints: Constraints = UNCONSTRAINED):
         self.engine, self.tokenizer, self.constraints = engine, tokenizer, constraints
-        self.max_positions, self.forces_terms = engine.max_positions, engine.forces_terms
+        self.max_positions = engine.max_positions
         self.recorder: TreeRecorder | None = None
 
     def search(
@@ -85,7 +85,7 @@ class Recording:
         the constructor was given come before those given here.
         """
         constraints = constraints if constraints and self.constraints == UNCONSTRAINED else [self.constraints]
-        plain = config.temperature is None and config.beam_groups == 1 and not constraints[0].terms
+        plain = config.temperature is None and config.beam_groups == 1
         if not isinstance(self.engine, SteppedEngine) or not plain:
             return self.engine.search(sources, config, constraints)
         self.recorder = TreeRecorder(config, self.tokenizer, len(constraints[0].tag))

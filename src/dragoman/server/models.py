@@ -58,7 +58,8 @@ class Served:
         return self.source.pair
 
     def translator_for(self, ticket: Ticket, search: SearchConfig, safeguards: Safeguards) -> Translator:
-        """Return the translator of one request."""
+        """Return the translator of one request; it keeps what the server keeps."""
+        safeguards = replace(safeguards, keep=self.translator.safeguards.keep)
         return self.translator.replace(search=search, safeguards=safeguards, engine=self.pool.view(ticket))
 
 
@@ -225,6 +226,7 @@ def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
             translator = Translator.load(
                 source.folder,
                 SearchConfig(beam=config.beam, patience=config.patience),
+                Safeguards(keep=config.keep),
                 device=config.device,
                 engine=config.engine,
                 compute_type=config.compute_type,

@@ -8,7 +8,7 @@ begins where a word begins, and endings may follow it: "개" in "개가", not in
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Generic, Literal, TypeVar, get_args
@@ -158,6 +158,16 @@ class Glossary:
         return cls(list(entries.values()))
 
     @cached_property
+    def names(self) -> "Glossary | None":
+        """The entries whose only target is their source: names that stay as they are. None where there are none."""
+        names = [replace(entry, case="exact") for entry in self.entries if entry.targets == (entry.source,)]
+        return Glossary(names) if names else None
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return where the terms in `text` begin and end."""
+        return [(match.start, match.end) for match in self.find(text)]
+
+    @cached_property
     def trie(self) -> Trie[Entry]:
         """The entries by the atoms of their source, in folded case."""
         root: Trie[Entry] = Trie()
@@ -225,6 +235,23 @@ def check_terms(matches: Sequence[TermMatch], output: str) -> TermReport:
         counts[match.targets] -= 1
         (met if counts[match.targets] >= 0 else missed).append(match)
     return TermReport(tuple(met), tuple(missed))
+
+
+def find_in_compounds(missed: Sequence[TermMatch], output: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return which source terms of those missed the output has as the head of a compound, and the others.
+
+    "Textakte" has the target "Akte", in any case.
+    """
+    words = [atom.casefold() for atom in ATOM.findall(output)]
+    in_compounds: list[str] = []
+    others: list[str] = []
+    for match in missed:
+        heads = tuple(target.casefold() for target in match.targets)
+        compound = next((word for word in words if word.endswith(heads) and word not in heads), None)
+        if compound:
+            words.remove(compound)
+        (in_compounds if compound else others).append(match.entry.source)
+    return tuple(in_compounds), tuple(others)
 
 
 def parse_entry(line: str, number: int) -> Entry:

@@ -9,7 +9,7 @@ from itertools import islice
 
 from dragoman.text import verbatim
 from dragoman.text.verbatim import Placeholder
-from dragoman.text.verbatim.kinds import Kind
+from dragoman.text.verbatim.kinds import Kinds
 
 Link = tuple[int, int]  # source word, target word; both count from 0
 WORD = re.compile(r"\S+")
@@ -68,7 +68,7 @@ def find_bare_pair(source: str, output: str, written: str) -> BarePair | None:
     return None
 
 
-def visible(text: str, kinds: frozenset[Kind]) -> list[int]:
+def visible(text: str, kinds: Kinds) -> list[int]:
     """Return the indices of all characters but white space and placeholders."""
     spans = [range(placeholder.start, placeholder.end) for placeholder in verbatim.find(text, kinds)]
     hidden = {index for span in spans for index in span}
@@ -99,7 +99,7 @@ def word_starts(text: str) -> list[int]:
 
 
 def restored_links(
-    source: str, output: str, kinds: frozenset[Kind], source_words: Iterable[int], output_words: Iterable[int]
+    source: str, output: str, kinds: Kinds, source_words: Iterable[int], output_words: Iterable[int]
 ) -> list[Link]:
     """Return the links between the words of each placeholder of the source and of its copy in the output.
 

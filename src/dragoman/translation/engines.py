@@ -17,7 +17,6 @@ from dragoman.model_folder import read_model
 from dragoman.runtime.device import device_of
 from dragoman.runtime.threads import granted_cores
 from dragoman.runtime.waiting import use_threads
-from dragoman.translation.terms import token_boundaries
 
 
 def read_models(
@@ -51,9 +50,7 @@ def torch_engine(
 
     tokenizer: that of the target.
     """
-    return TorchEngine(
-        *models, boundaries=token_boundaries(tokenizer), suppressed=tokenizer.suppressed, compute_type=compute_type
-    )
+    return TorchEngine(*models, suppressed=tokenizer.suppressed, compute_type=compute_type)
 
 
 def open_engine(

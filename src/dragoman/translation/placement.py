@@ -5,9 +5,8 @@ source word is translated, and the source word is not said twice. Attention alon
 if it becomes much less probable without the source words of the term.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,21 +15,30 @@ from dragoman.alignment.heads import AlignmentHead, alignment_weights
 from dragoman.alignment.words import character_spans
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizers import Tokenizers
-from dragoman.decoding.engine import Term
-from dragoman.decoding.forced import Likelihood, leave_room_for_eos, max_positions, score
+from dragoman.decoding.forced import max_positions, score
 from dragoman.decoding.search import Hypothesis, length_penalty
-from dragoman.decoding.terms import OPEN
 from dragoman.model import Model
 from dragoman.text.glossary import SENTENCE_END, TermMatch, check_terms
+from dragoman.text.inflection import before_head, fitting_form, is_compound, is_form
 from dragoman.translation.segments import Segment
-from dragoman.translation.terms import OPENING_MARKS, target_tokens, token_boundaries, token_sequences
+from dragoman.translation.terms import OPEN, OPENING_MARKS, target_tokens, token_boundaries
 
 MIN_ATTENTION = 0.2  # of the word that attends most to the source words of a term
 BESIDE = 0.3  # the same, of words beside it that are replaced as well
 MIN_LOSS = 1.0  # nats that the most affected token of the replaced word loses without the source words of the term
-MAX_LOSS = 1.0  # nats for each token around the terms, of a translation that has to say them
+
+OWN_ATTENTION = 0.05  # of a form of the model's own word for a term
 
 Span = tuple[int, int]  # start and end of tokens, as for a slice
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a term goes: the tokens of a word."""
+
+    span: Span
+    own_word: str = ""  # the model's own word for the term, which the word is a form of, as far as that is known
+    before: str = ""  # the other part of a compound that ends with a form of it; it stays
 
 
 class TermPlacer:
@@ -42,12 +50,17 @@ class TermPlacer:
         self.boundaries = token_boundaries(tokenizers.target)
 
     def place(
-        self, segments: Sequence[Segment], hypotheses: Sequence[Hypothesis], alpha: float
+        self,
+        segments: Sequence[Segment],
+        hypotheses: Sequence[Hypothesis],
+        alpha: float,
+        own_words: Sequence[Mapping[TermMatch, Sequence[str]]] | None = None,
     ) -> list[Hypothesis | None]:
-        """Return each hypothesis with the missing terms of its segment in place, in their most probable forms.
+        """Return each hypothesis with the missing terms of its segment in place.
 
-        alpha: of the length penalty in the scores. A term has no place where no word attends to its source, or where
-        the word that does is as probable without it; None where no missing term has one.
+        alpha: of the length penalty in the scores. own_words: words that the model says for the source of a term alone.
+        A term has no place where no word attends to its source, or where the word that does is as probable without it;
+        None where no missing term has one.
         """
         sources = [segment.source_ids for segment in segments]
         longest = max_positions(self.model) - 1
@@ -56,23 +69,25 @@ class TermPlacer:
             for row, (source, hypothesis) in enumerate(zip(sources, hypotheses, strict=True))
             if max(len(hypothesis.tokens), len(source)) <= longest
         ]
-        outputs = [hypotheses[row].tokens for row in rows]
-        maps = alignment_weights(self.model, [sources[row] for row in rows], outputs, self.head)
-        terms = [self._missing(segments[row], tokens) for row, tokens in zip(rows, outputs, strict=True)]
-        losses = self._losses([segments[row] for row in rows], outputs, terms)
-        drafts = [
-            (row, draft)
-            for row, attention, loss in zip(rows, maps, losses, strict=True)
-            for draft in self._drafts(segments[row], hypotheses[row].tokens, attention, loss)
-            if len(draft) <= longest
-        ]
-        scored: dict[int, list[Hypothesis]] = defaultdict(list)
-        likelihoods = score(self.model, [sources[row] for row, _ in drafts], [draft for _, draft in drafts])
-        for (row, draft), likelihood in zip(drafts, likelihoods, strict=True):
-            of_words = likelihood.after(len(segments[row].target_tag_ids))
-            value = of_words.total / length_penalty(len(draft) + 1, alpha)
-            scored[row].append(Hypothesis(draft, value, hypotheses[row].finished))
-        return [max(scored[row], key=attrgetter("score"), default=None) for row in range(len(hypotheses))]
+        chosen, outputs = [segments[row] for row in rows], [hypotheses[row].tokens for row in rows]
+        maps = list(alignment_weights(self.model, [sources[row] for row in rows], outputs, self.head))
+        said = [own_words[row] if own_words else {} for row in rows]
+        terms = [self._missing(segment, tokens) for segment, tokens in zip(chosen, outputs, strict=True)]
+        places = list(map(self._own_places, chosen, outputs, maps, terms, said))
+        others = [[term for term in missing if term not in known] for missing, known in zip(terms, places, strict=True)]
+        losses = self._losses(chosen, outputs, others)
+        drafts = {
+            row: draft
+            for row, *known in zip(rows, chosen, outputs, maps, losses, places, said, strict=True)
+            if (draft := self._draft(*known)) and len(draft) <= longest
+        }
+        likelihoods = score(self.model, [sources[row] for row in drafts], list(drafts.values()))
+        placed: list[Hypothesis | None] = [None] * len(hypotheses)
+        for (row, draft), likelihood in zip(drafts.items(), likelihoods, strict=True):
+            total = likelihood.after(len(segments[row].target_tag_ids)).total
+            value = total / length_penalty(len(draft) + 1, alpha)
+            placed[row] = Hypothesis(draft, value, hypotheses[row].finished)
+        return placed
 
     def _losses(
         self, segments: Sequence[Segment], outputs: Sequence[Ids], terms: Sequence[Sequence[TermMatch]]
@@ -101,64 +116,90 @@ class TermPlacer:
         missed = {term.targets for term in check_terms(segment.terms, self.tokenizers.target.decode(tokens)).missed}
         return [term for term in segment.terms if term.targets in missed]
 
-    def _drafts(
-        self, segment: Segment, tokens: Ids, attention: Tensor, losses: Mapping[TermMatch, Tensor]
-    ) -> Iterator[Ids]:
-        """Yield the tokens of a translation with the missing terms that have a place there, once for each form.
+    def _own_places(
+        self,
+        segment: Segment,
+        tokens: Ids,
+        attention: Tensor,
+        terms: Sequence[TermMatch],
+        own_words: Mapping[TermMatch, Sequence[str]],
+    ) -> dict[TermMatch, Place | None]:
+        """Return where the model's own words for terms stand in a translation: forms of what it says for them alone.
 
-        Yield nothing where a missing term has no place of its own or no tokens, or where none has to be put in.
-        attention (T+1, S+1): of the steps of the translation on the source with its tag; losses: see `_losses`.
+        None for a term whose own word begins a compound, which would lose its other part. A term whose own words are
+        not there, or attend to others, is not in the result.
         """
-        replaced: dict[Span, TermMatch] = {}
+        places: dict[TermMatch, Place | None] = {}
+        spans = self._words(tokens)
+        for term in terms:
+            columns = self._columns(segment, term)
+            weights = attention[: len(tokens), columns].sum(1)
+            best = OWN_ATTENTION
+            for span, word in spans:
+                if any(place and place.span == span for place in places.values()):
+                    continue
+                said = own_words.get(term, ())
+                fitting = next((Place(span, own_word) for own_word in said if is_form(word, own_word)), None)
+                compound = not fitting and any(is_compound(word, own_word) for own_word in said)
+                if (fitting or compound) and float(weights[slice(*span)].max()) > best:
+                    best = float(weights[slice(*span)].max())
+                    heads = (
+                        Place(span, own_word, before) for own_word in said if (before := before_head(word, own_word))
+                    )
+                    places[term] = fitting or next(heads, None)
+        return places
+
+    def _draft(
+        self,
+        segment: Segment,
+        tokens: Ids,
+        attention: Tensor,
+        losses: Mapping[TermMatch, Tensor],
+        places: Mapping[TermMatch, Place | None],
+        own_words: Mapping[TermMatch, Sequence[str]],
+    ) -> Ids | None:
+        """Return the tokens of a translation with the missing terms that have a place there; None where none has one.
+
+        attention (T+1, S+1): of the steps of the translation on the source with its tag; losses: see `_losses`, of the
+        terms that have no place yet; places: see `_own_places`.
+        """
+        replaced: dict[Span, list[int]] = {}
         begun = len(segment.target_tag_ids) + len(segment.prefix_ids)
-        for term, loss in losses.items():
-            source = self._columns(segment, term)
-            place = self._place(tokens, attention[: len(tokens), source].sum(1), " " in term.entry.source)
-            if place is None or place[0] < begun:
+        for term in (*places, *losses):
+            place = places.get(term)
+            if term in losses:
+                place = self._attending_place(segment, term, tokens, attention, losses[term], own_words.get(term, ()))
+            if place is None or place.span[0] < begun:
                 continue
-            if any(start < place[1] and place[0] < end for start, end in replaced):
+            start, end = place.span
+            if any(first < end and start < last for first, last in replaced):
                 continue
-            if not depends(loss, place) or not self._is_word(tokens, place):
-                continue
-            if not check_terms([term], self.tokenizers.target.decode(tokens[slice(*place)])).met:
-                replaced[place] = term
-        forms = {place: self._forms(term, tokens, place) for place, term in sorted(replaced.items(), reverse=True)}
-        if not all(forms.values()):
-            return
-        for number in range(max(map(len, forms.values()), default=0)):
-            draft = list(tokens)
-            for place, of_term in forms.items():
-                draft[slice(*place)] = of_term[number % len(of_term)]
-            yield draft
+            if not check_terms([term], self.tokenizers.target.decode(tokens[start:end])).met:
+                replaced[start, end] = self._form(term, tokens, place)
+        if not replaced or not all(replaced.values()):
+            return None
+        draft = list(tokens)
+        for span, form in sorted(replaced.items(), reverse=True):
+            draft[slice(*span)] = form
+        return draft
 
-    def stand(self, segments: Sequence[Segment], outputs: Sequence[Ids]) -> list[bool]:
-        """Return whether the terms of each segment stand in its translation where the model reads their sources.
+    def _attending_place(
+        self, segment: Segment, term: TermMatch, tokens: Ids, attention: Tensor, loss: Tensor, own_words: Sequence[str]
+    ) -> Place | None:
+        """Return the word that attends to the source of a term and needs it; None where there is none.
 
-        A term that a search was made to say may stand anywhere, such as in front of the sentence. Those that are not in
-        a translation do not count, nor those whose positions in the source are unknown. outputs: the translations.
+        A word that begins with a small letter where the model's own words for the term have capitals is none: it is
+        one of grammar. Nor is a compound of them.
         """
-        sources = [segment.source_ids for segment in segments]
-        outputs = leave_room_for_eos(self.model, outputs)
-        maps = alignment_weights(self.model, sources, outputs, self.head)
-        losses = self._losses(segments, outputs, [segment.terms for segment in segments])
-        return [
-            all(self._stands(segment, term, tokens, attention, loss) for term, loss in of_terms.items() if term.end)
-            for segment, tokens, attention, of_terms in zip(segments, outputs, maps, losses, strict=True)
-        ]
-
-    def _stands(self, segment: Segment, term: TermMatch, tokens: Ids, attention: Tensor, loss: Tensor) -> bool:
-        """Return whether a term stands where the model reads its source, or not at all; see `stand`."""
-        weights = attention[:, self._columns(segment, term)].sum(1)
-        (sequences,) = token_sequences([term], self.tokenizers.target)
-        there = [
-            (start, start + len(sequence))
-            for sequence in sequences
-            for start in range(len(tokens) - len(sequence) + 1)
-            if tuple(tokens[start : start + len(sequence)]) == sequence
-        ]
-        return not there or any(
-            float(weights[slice(*span)].max()) >= MIN_ATTENTION and depends(loss, span) for span in there
-        )
+        weights = attention[: len(tokens), self._columns(segment, term)].sum(1)
+        span = self._place(tokens, weights, " " in term.entry.source)
+        if span is None or not depends(loss, span) or not self._is_word(tokens, span):
+            return None
+        word = self.tokenizers.target.decode(tokens[slice(*span)]).strip()
+        capital = bool(own_words) and all(own_word[:1].isupper() for own_word in own_words)
+        if (capital and word[:1].islower()) or any(is_compound(word, own_word) for own_word in own_words):
+            return None
+        return Place(span)
 
     def _columns(self, segment: Segment, term: TermMatch) -> list[int]:
         """Return which tokens of the source of a segment, its tag included, belong to a term."""
@@ -196,6 +237,17 @@ class TermPlacer:
             end += 1
         return start, end
 
+    def _words(self, tokens: Ids) -> list[tuple[Span, str]]:
+        """Return the span and the text of each word that may give way to a term."""
+        words: list[tuple[Span, str]] = []
+        start = 0
+        while start < len(tokens):
+            span = self._word(tokens, start)
+            if self._is_word(tokens, span):
+                words.append((span, self.tokenizers.target.decode(tokens[slice(*span)]).strip()))
+            start = span[1]
+        return words
+
     def _is_word(self, tokens: Ids, place: Span) -> bool:
         """Return whether a span is a whole word, or several, without digits: not "만큼" in "50만큼"."""
         start, end = place
@@ -208,46 +260,25 @@ class TermPlacer:
         before, begin = self.boundaries[tokens[index - 1]][1], self.boundaries[tokens[index]][0]
         return before == begin != OPEN
 
-    def _forms(self, term: TermMatch, tokens: Ids, place: Span) -> list[Ids]:
-        """Return the tokens of each form of a term for the words at `place`, after a space if these come after a space.
+    def _form(self, term: TermMatch, tokens: Ids, place: Place) -> list[int]:
+        """Return the tokens of a term for the words at a place, after a space if these come after a space.
 
-        Where there is a choice, they have a capital if the words have one because a sentence begins with them.
+        Of its forms, the one that fits the form of these words, see `fitting_form`. Where there is a choice, it has a
+        capital if the words have one because a sentence begins with them.
         """
-        replaced = self.tokenizers.target.decode(tokens[slice(*place)])
-        before = self.tokenizers.target.decode(tokens[: place[0]]).rstrip()
+        span = place.span
+        replaced = self.tokenizers.target.decode(tokens[slice(*span)])
+        before = self.tokenizers.target.decode(tokens[: span[0]]).rstrip()
         capital = replaced[:1].isupper() and (not before or before[-1] in SENTENCE_END or before[-1] in OPENING_MARKS)
         fitting = [target for target in term.targets if target[:1].isupper() == capital] or term.targets
-        spaced = self.tokenizers.target.pieces[tokens[place[0]]].startswith(" ")
-        forms = [list(target_tokens(target, self.tokenizers.target)[not spaced]) for target in fitting]
-        return [form for form in forms if form]
+        head = replaced.strip()[len(place.before) :]
+        form = fitting_form(head, place.own_word, fitting) if place.own_word else fitting[0]
+        if place.before:
+            form = place.before + form.lower()
+        spaced = self.tokenizers.target.pieces[tokens[span[0]]].startswith(" ")
+        return list(target_tokens(form, self.tokenizers.target)[not spaced])
 
 
 def depends(loss: Tensor, span: Span) -> bool:
     """Return whether the tokens of a span are less probable without the source words of a term; loss (T,): in nats."""
     return float(loss[slice(*span)].max()) >= MIN_LOSS
-
-
-def far_less_probable(
-    model: Model, sources: Sequence[Ids], plain: Sequence[Ids], bound: Sequence[Ids], terms: Sequence[Sequence[Term]]
-) -> list[bool]:
-    """Return whether the words around its terms are so improbable in each translation that it makes no sense.
-
-    They are held against a plain translation of the same source. sources: with tags; plain, bound: the tokens of the
-    translations without and with terms; terms: those of each source.
-    """
-    free, forced = (score(model, sources, leave_room_for_eos(model, outputs)) for outputs in (plain, bound))
-    return [
-        without_terms.mean - mean_around(with_terms, of_source) > MAX_LOSS
-        for without_terms, with_terms, of_source in zip(free, forced, terms, strict=True)
-    ]
-
-
-def mean_around(likelihood: Likelihood, terms: Sequence[Term]) -> float:
-    """Return the mean log-probability of the tokens that belong to no term, EOS included."""
-    inside: set[int] = set()
-    for sequence in (sequence for term in terms for sequence in term):
-        for start in range(len(likelihood.tokens) - len(sequence) + 1):
-            if tuple(likelihood.tokens[start : start + len(sequence)]) == sequence:
-                inside.update(range(start, start + len(sequence)))
-    around = [log_p for index, log_p in enumerate(likelihood.log_p) if index not in inside]
-    return sum(around) / len(around)

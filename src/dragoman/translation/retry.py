@@ -14,7 +14,7 @@ from dragoman.data.batches import Ids
 from dragoman.data.tokenizers import SideTokenizer
 from dragoman.text import verbatim
 from dragoman.text.glossary import TermMatch
-from dragoman.text.verbatim.kinds import Kind
+from dragoman.text.verbatim.kinds import Kinds
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.segments import Segment
@@ -107,7 +107,7 @@ def with_plain_spaces(
     return tokenizer.plain_spaces(text), moved
 
 
-def find_label(text: str, kinds: frozenset[Kind]) -> str:
+def find_label(text: str, kinds: Kinds) -> str:
     """Return the placeholders that a text begins with and the marks and the space behind them, such as "%s: ".
 
     Without them, ": file not found" would be left, which is no sentence. '' where a word follows without a mark.

@@ -10,8 +10,8 @@ from dragoman.decoding.search import Hypothesis
 from dragoman.errors import UsageError
 from dragoman.text import verbatim
 from dragoman.text.faults import find_faults, is_empty
-from dragoman.text.glossary import Entry, Glossary, TermMatch, check_terms, normalise_term
-from dragoman.text.verbatim.kinds import Kind
+from dragoman.text.glossary import Entry, Glossary, TermMatch, check_terms, find_in_compounds, normalise_term
+from dragoman.text.verbatim.kinds import Kinds
 from dragoman.translation.segments import Candidate, Segment, Wording
 
 
@@ -21,6 +21,7 @@ class Safeguards:
 
     placeholders: placeholders, tags, addresses and code come back unchanged, once each.
     numbers: so do numbers with units.
+    keep: regular expressions for more that comes back unchanged, at least as often.
     faults: no loops, no copies of the source, nothing empty or far too long.
     glossary: source terms, and the target terms that have to stand for them.
     forbidden: words that must not appear, in any case; words in capitals must not appear in capitals.
@@ -29,6 +30,7 @@ class Safeguards:
 
     placeholders: bool = True
     numbers: bool = False
+    keep: tuple[str, ...] = ()
     faults: bool = True
     glossary: Glossary | None = None
     forbidden: tuple[str, ...] = ()
@@ -38,6 +40,10 @@ class Safeguards:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        try:
+            self.kinds  # noqa: B018
+        except ValueError as error:
+            raise UsageError(f"keep: {error}") from None
         if not all(map(str.strip, self.forbidden + self.forbidden_exact)):
             raise UsageError("a forbidden word must not be blank")
         for entry in self.glossary.entries if self.glossary and self.forbidden_words else ():
@@ -67,16 +73,20 @@ class Safeguards:
         if not self.demands_words(segment):
             return 0
         forbidden = self.forbidden_words.find(text) if self.forbidden_words else []
-        return len(check_terms(segment.terms, text).missed) + len(forbidden)
+        _, missed = find_in_compounds(check_terms(segment.terms, text).missed, text)
+        return len(missed) + len(forbidden)
 
     def has_words(self, text: str) -> bool:
         """Return whether there is anything to translate: not only placeholders, digits, punctuation or emoji."""
         return any(map(str.isalpha, self.bare(text)))
 
-    @property
-    def kinds(self) -> frozenset[Kind]:
-        """The kinds of what must come back letter by letter."""
-        return verbatim.WITH_NUMBERS if self.numbers else verbatim.KINDS
+    @cached_property
+    def kinds(self) -> Kinds:
+        """The kinds of what must come back letter by letter: also names that the glossary keeps as they are."""
+        finders = [verbatim.find_matches(pattern) for pattern in self.keep]
+        if self.glossary and (names := self.glossary.names):
+            finders.append(names.spans)
+        return (verbatim.WITH_NUMBERS if self.numbers else verbatim.KINDS).union(finders)
 
     def bare(self, text: str) -> str:
         """Return the text without its placeholders; all of it if `placeholders` is off."""
@@ -112,27 +122,36 @@ class Safeguards:
 NO_SAFEGUARDS = Safeguards(placeholders=False, faults=False)
 
 
-def check_wording(segment: Segment, text: str, safeguards: Safeguards) -> Wording:
-    """Return which terms of its segment a translation has, and what is wrong with its words."""
+def check_wording(segment: Segment, text: str, safeguards: Safeguards, refused: frozenset[str]) -> Wording:
+    """Return which terms of its segment a translation has, and what is wrong with its words.
+
+    refused: source terms that have no place, because they would have taken that of half a compound.
+    """
     if not safeguards.demands_words(segment):
         return Wording()
     terms = check_terms(segment.terms, text)
+    in_compounds, missed = find_in_compounds(terms.missed, text)
     matches = safeguards.forbidden_words.find(text) if safeguards.forbidden_words else []
     forbidden = dict.fromkeys(match.entry.source for match in matches)
-    missed = tuple(term.entry.source for term in terms.missed)
+    flags = [f"no {term}" for term in dict.fromkeys(missed)] + [f"has {word}" for word in forbidden]
+    kept_out, lacking = ([term for term in missed if (term in refused) is out] for out in (True, False))
     return Wording(
-        tuple(term.entry.source for term in terms.met),
-        missed,
-        tuple([f"no {term}" for term in missed] + [f"has {word}" for word in forbidden]),
+        tuple(term.entry.source for term in terms.met), in_compounds, tuple(kept_out), tuple(lacking), tuple(flags)
     )
 
 
 def judge(
-    segment: Segment, text: str, hypothesis: Hypothesis, safeguards: Safeguards, scripts: tuple[str, ...]
+    segment: Segment,
+    text: str,
+    hypothesis: Hypothesis,
+    safeguards: Safeguards,
+    scripts: tuple[str, ...],
+    refused: frozenset[str] = frozenset(),
 ) -> Candidate:
     """Return a candidate with this text and a flag for each safeguard that it breaks.
 
-    hypothesis: what the text was decoded from; scripts: those of the target language, see `find_faults`.
+    hypothesis: what the text was decoded from; scripts: those of the target language, see `find_faults`; refused: see
+    `check_wording`.
     """
     faults: list[str] = []
     lost: list[str] = []
@@ -153,7 +172,7 @@ def judge(
     begun = segment.target_tag_ids + segment.prefix_ids
     if segment.prefix_ids and hypothesis.tokens[: len(begun)] != begun:
         faults.append("lost prefix")
-    wording = check_wording(segment, text, safeguards)
+    wording = check_wording(segment, text, safeguards, refused)
     return Candidate(text, hypothesis, tuple(faults), len(lost) + len(invented) + len(wrong), wording)
 
 

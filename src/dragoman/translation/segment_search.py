@@ -1,8 +1,8 @@
 """Translate segments: search, check what was found, and search again for what is missing or faulty.
 
 The stages of `SegmentSearch.translate`, in order: a plain search; terms of the glossary in the place of the model's own
-words for them; a search that avoids forbidden words; one that has to say the terms that found no place; and a second,
-more careful search for translations that are faulty. Most segments need only the first.
+words for them; a search that avoids forbidden words; and a second, more careful search where a translation is faulty.
+Most segments need only the first.
 """
 
 import contextlib
@@ -20,9 +20,11 @@ from dragoman.decoding.search import Hypothesis
 from dragoman.errors import DragomanError
 from dragoman.model import Model
 from dragoman.text import verbatim
+from dragoman.text.glossary import TermMatch
+from dragoman.text.inflection import before_head, is_compound
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.coverage import rerank_by_coverage
-from dragoman.translation.placement import TermPlacer, far_less_probable
+from dragoman.translation.placement import TermPlacer
 from dragoman.translation.retry import (
     Retry,
     careful_search,
@@ -33,8 +35,10 @@ from dragoman.translation.retry import (
 )
 from dragoman.translation.safeguards import Safeguards, judge, merge_hypotheses, replace_worse
 from dragoman.translation.segments import Candidate, Segment, SegmentResult
-from dragoman.translation.terms import forbidden_sequences, token_sequences
+from dragoman.translation.terms import forbidden_sequences
 
+MOST_SAID = 10_000
+TermKey = tuple[str, tuple[int, ...], tuple[int, ...]]  # a text and the tags in front of it and its translation
 Ranked = list[Hypothesis]  # of one segment, best first
 
 
@@ -77,6 +81,11 @@ class SegmentSearch:
         return TermPlacer(self.model, self.tokenizers, self.alignment) if self.alignment else None
 
     @cached_property
+    def said(self) -> dict[TermKey, tuple[str, ...]]:
+        """The model's own words for terms of glossaries: what it says for a text with these tags."""
+        return {}
+
+    @cached_property
     def forbidden(self) -> tuple[tuple[int, ...], ...]:
         words = self.safeguards.forbidden_words
         return forbidden_sequences(words, self.tokenizers.target) if words else ()
@@ -95,7 +104,8 @@ class SegmentSearch:
     def _search_once(self, segments: Sequence[Segment], search: SearchConfig) -> list[list[Candidate]]:
         """Return the candidates for each segment, best first, all of one search, or copied where none is needed."""
         searched = [
-            not (segment.markup or segment.given) and (self.wordless or self.safeguards.has_words(segment.text))
+            not (segment.markup or segment.given or whole_term(segment))
+            and (self.wordless or self.safeguards.has_words(segment.text))
             for segment in segments
         ]
         tagless = {
@@ -130,6 +140,8 @@ class SegmentSearch:
 
     def _without_search(self, segment: Segment) -> Candidate:
         """Return the translation that is given for a segment, or else a copy of it, after its prefix if it has one."""
+        if target := whole_term(segment):
+            return self._judge(segment, target, Hypothesis(self.tokenizers.target.encode(target), 0.0))
         if segment.given:
             return self._judge(segment, segment.prefix, Hypothesis(segment.target_tag_ids + segment.prefix_ids, 0.0))
         if not segment.prefix:
@@ -161,19 +173,18 @@ class SegmentSearch:
 
     def _judge(self, segment: Segment, text: str, hypothesis: Hypothesis) -> Candidate:
         """Return the candidate with this text, flagged wherever it breaks the safeguards."""
-        return judge(segment, text, hypothesis, self.safeguards, self.scripts)
+        return judge(segment, text, hypothesis, self.safeguards, self.scripts, self._refused_terms(segment, text))
 
     def _find_hypotheses(self, segments: Sequence[Segment], search: SearchConfig) -> list[Ranked]:
         """Return the hypotheses for each segment, best first, that have its prefix and terms and no forbidden words.
 
         What a plain search finds stays where it has all its terms and nothing forbidden. Missing terms are put in the
         place of the model's own words for them, which removes these words if they are forbidden. Other forbidden words
-        are avoided by a second search. Where terms have no place, a third one has to say them.
+        are avoided by a second search.
         """
         plain = self.search([segment.source_ids for segment in segments], search, list(map(constraints_of, segments)))
         hypotheses = self._place_terms(segments, plain, search)
-        hypotheses = self._avoid_forbidden(segments, hypotheses, search)
-        return self._force_terms(segments, hypotheses, plain, search)
+        return self._avoid_forbidden(segments, hypotheses, search)
 
     def search(
         self, sources: Sequence[Ids], search: SearchConfig, constraints: Sequence[Constraints] | None = None
@@ -203,8 +214,9 @@ class SegmentSearch:
         ]
         if not missing or self.term_placer is None:
             return placed
+        chosen = [segments[row] for row, _ in missing]
         drafts = self.term_placer.place(
-            [segments[row] for row, _ in missing], [placed[row][rank] for row, rank in missing], search.length_penalty
+            chosen, [placed[row][rank] for row, rank in missing], search.length_penalty, self._say_terms(chosen)
         )
         for (row, rank), draft in zip(missing, drafts, strict=True):
             if draft and self._unmet(segments[row], draft) < self._unmet(segments[row], placed[row][rank]):
@@ -214,6 +226,32 @@ class SegmentSearch:
             others.sort(key=lambda hypothesis: (self._unmet(segments[row], hypothesis), -hypothesis.score))
             placed[row] = [best, *others]
         return placed
+
+    def _say_terms(self, segments: Sequence[Segment]) -> list[dict[TermMatch, tuple[str, ...]]]:
+        """Return for each term of each segment the single words that the model says for its source alone."""
+        keys = [{term: key_of(segment, term) for term in segment.terms} for segment in segments]
+        if len(self.said) > MOST_SAID:
+            self.said.clear()
+        unsaid = [key for key in dict.fromkeys(key for each in keys for key in each.values()) if key not in self.said]
+        ids = self.tokenizers.source.encode_sources([text for text, _, _ in unsaid])
+        sources = [list(tag) + text for (_, tag, _), text in zip(unsaid, ids, strict=True)]
+        tags = [Constraints(tag=tag) for _, _, tag in unsaid]
+        hypotheses = self.engine.search(sources, SearchConfig(beam=4, n_best=4), tags) if unsaid else []
+        for key, ranked in zip(unsaid, hypotheses, strict=True):
+            outputs = [self._text(hypothesis).strip(" .,:;!?…") for hypothesis in ranked]
+            words = dict.fromkeys(output for output in outputs if len(output) > 1 and " " not in output)
+            # "Vorlage", not "Dokumentvorlage": of a compound, a term takes the place of its head alone.
+            self.said[key] = tuple(word for word in words if not any(before_head(word, other) for other in words))
+        return [{term: self.said[key] for term, key in of_segment.items()} for of_segment in keys]
+
+    def _refused_terms(self, segment: Segment, text: str) -> frozenset[str]:
+        """Return the source terms whose own word is a part of a compound in a text: no term takes its place there."""
+        return frozenset(
+            term.entry.source
+            for term in segment.terms
+            for own_word in self.said.get(key_of(segment, term), ())
+            if any(is_compound(word, own_word) for word in text.split())
+        )
 
     def _avoid_forbidden(
         self, segments: Sequence[Segment], hypotheses: list[Ranked], search: SearchConfig
@@ -228,41 +266,6 @@ class SegmentSearch:
         constraints = [replace(constraints_of(segment), forbidden=self.forbidden) for segment in chosen]
         without = self.search([segment.source_ids for segment in chosen], search, constraints)
         second = dict(zip(rows, self._place_terms(chosen, without, search), strict=True))
-        return self._merge(segments, hypotheses, second, search.n_best)
-
-    def _force_terms(
-        self, segments: Sequence[Segment], hypotheses: list[Ranked], plain: Sequence[Ranked], search: SearchConfig
-    ) -> list[Ranked]:
-        """Return the hypotheses, merged with those of a search that has to say the terms where some lack them.
-
-        A search that makes no sense does not count: its words are far less probable than those of the `plain` one, or
-        the terms do not stand where their sources are read.
-        """
-        rows = [
-            row
-            for row, (segment, ranked) in enumerate(zip(segments, hypotheses, strict=True))
-            if segment.terms and self.engine.forces_terms and any(self._unmet(segment, each) for each in ranked)
-        ]
-        if not rows:
-            return hypotheses
-        chosen = [segments[row] for row in rows]
-        sources = [segment.source_ids for segment in chosen]
-        constraints = [
-            replace(
-                constraints_of(segment),
-                terms=tuple(filter(None, token_sequences(segment.terms, self.tokenizers.target))),
-                forbidden=self.forbidden,
-            )
-            for segment in chosen
-        ]
-        forced = self.search(sources, search, constraints)
-        best, best_plain = [ranked[0].tokens for ranked in forced], [plain[row][0].tokens for row in rows]
-        nonsense = far_less_probable(self.model, sources, best_plain, best, [each.terms for each in constraints])
-        stand = self.term_placer.stand(chosen, best) if self.term_placer else [True] * len(rows)
-        second = {
-            row: ranked if stands and not senseless else []
-            for row, ranked, stands, senseless in zip(rows, forced, stand, nonsense, strict=True)
-        }
         return self._merge(segments, hypotheses, second, search.n_best)
 
     def _merge(
@@ -288,3 +291,25 @@ class SegmentSearch:
 def constraints_of(segment: Segment) -> Constraints:
     """Return what the translation of a segment has to begin with."""
     return Constraints(tuple(segment.prefix_ids), tag=tuple(segment.target_tag_ids))
+
+
+def whole_term(segment: Segment) -> str:
+    """Return the translation of a segment that is a term of the glossary, but for the marks around it; '' for others.
+
+    It begins as the segment does: with a capital or without.
+    """
+    if len(segment.terms) != 1 or segment.prefix or not segment.terms[0].end:
+        return ""
+    (term,) = segment.terms
+    before, after = segment.text[: term.start], segment.text[term.end :]
+    if any(map(str.isalnum, before + after)):
+        return ""
+    is_capital = segment.text[term.start].isupper()
+    target = next((each for each in term.targets if each[:1].isupper() == is_capital), term.targets[0])
+    return f"{before}{target}{after}".strip()
+
+
+def key_of(segment: Segment, term: TermMatch) -> TermKey:
+    """Return what the model is asked, to know its own words for a term."""
+    text = segment.text[term.start : term.end] or term.entry.source
+    return text, tuple(segment.tag_ids), tuple(segment.target_tag_ids)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 import regex
 
@@ -18,7 +19,7 @@ from dragoman.text import verbatim
 from dragoman.text.extent import SourceExtent
 from dragoman.text.glossary import TermMatch
 from dragoman.text.segmentation import group_sentences, split_sentences, split_to_fit
-from dragoman.translation.translation import Translation
+from dragoman.translation.translation import TERM_REPORTS, Translation
 
 WIDE_SPACE = re.compile(r"\s{3,}")  # longer runs of white space than training texts have
 # What stands before a text and has no words: dashes of dialogue, bullets, numbers of a list, notes, emoji.
@@ -66,7 +67,9 @@ class Wording:
     """Which of the demanded words a translation has."""
 
     terms_met: tuple[str, ...] = ()  # source terms of the glossary whose target terms it has
-    terms_missed: tuple[str, ...] = ()  # those whose it has not
+    terms_in_compounds: tuple[str, ...] = ()  # those whose it has as the last part of a longer word
+    terms_refused: tuple[str, ...] = ()  # those that would have taken the place of half a compound
+    terms_missed: tuple[str, ...] = ()  # those whose it has not, for another reason
     flags: tuple[str, ...] = ()  # terms that it has not, and forbidden words that it has: 'no brake pad', 'has rey'
 
 
@@ -230,17 +233,20 @@ def join_segments(results: Sequence[SegmentResult]) -> Translation:
 def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]) -> Translation:
     """Return the translation of a text: one candidate for each of its segments, joined with the space between them.
 
-    Scores, flags (each once), terms met and missed are those of all. `retried`, `alternatives`: see `join_segments`.
+    Scores, flags (each once) and TERM_REPORTS are those of all. `retried`, `alternatives`: see `join_segments`.
     """
     outputs = spaced_outputs(segments, [candidate.text for candidate in candidates])
+    terms: dict[str, Any] = {
+        name: tuple(term for candidate in candidates for term in getattr(candidate.wording, name))
+        for name in TERM_REPORTS
+    }
     return Translation(
         one_line("".join(outputs)),
         sum(candidate.hypothesis.score for candidate in candidates),
         tuple(zip((segment.text + segment.space for segment in segments), outputs, strict=True)),
         all(candidate.hypothesis.finished for candidate in candidates),
         tuple(dict.fromkeys(flag for candidate in candidates for flag in candidate.flags)),
-        terms_met=tuple(term for candidate in candidates for term in candidate.wording.terms_met),
-        terms_missed=tuple(term for candidate in candidates for term in candidate.wording.terms_missed),
+        **terms,
         tokens=tuple(tuple(candidate.hypothesis.tokens) for candidate in candidates),
     )
 

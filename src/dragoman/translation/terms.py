@@ -1,30 +1,15 @@
-"""Turn terms and forbidden words into the token sequences that a search must or must not use."""
+"""Turn terms into tokens, and forbidden words into the token sequences that a search must not use."""
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 from dragoman.data.tokenizer import BYTE
 from dragoman.data.tokenizers import SideTokenizer
-from dragoman.decoding.engine import Term
-from dragoman.decoding.terms import OPEN, STEM, WORD
-from dragoman.text.glossary import HANGUL, LETTER, Glossary, TermMatch, capitalise
+from dragoman.text.glossary import HANGUL, LETTER, Glossary, capitalise
 
+# What a token begins or ends with: a mark or a character that stands for itself; a letter or digit of a word; a letter
+# of a word that a term may end inside of, because endings follow without a space.
+OPEN, WORD, STEM = 0, 1, 2
 OPENING_MARKS = "¿¡([{«“‘„\"'—–-"  # what a word may follow without a space
-
-
-def token_sequences(matches: Sequence[TermMatch], tokenizer: SideTokenizer) -> tuple[Term, ...]:
-    """Return, for each match, the token sequences of which the output needs one.
-
-    Each target has two: its tokens after a space, and those after another character, such as a bracket. With the
-    tokenizer's pieces ' per', 'ro', 'p', 'erro': (' per', 'ro') or ('p', 'erro') for the target 'perro'. A target of
-    characters that the tokenizer leaves out, such as a soft hyphen for SentencePiece, has none.
-    """
-    targets = dict.fromkeys(target for match in matches for target in match.targets)
-    sequences = {target: target_tokens(target, tokenizer) for target in targets}
-    return tuple(
-        tuple(dict.fromkeys(sequence for target in match.targets for sequence in sequences[target] if sequence))
-        for match in matches
-    )
 
 
 def target_tokens(target: str, tokenizer: SideTokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -60,7 +45,7 @@ def may_hold_words(piece: str) -> bool:
 
 
 def token_boundaries(tokenizer: SideTokenizer) -> list[tuple[int, int]]:
-    """Return, for each token, the `character_class` that it begins with and ends with, for `constrained_search`."""
+    """Return, for each token, the `character_class` that it begins with and ends with."""
     return [piece_boundaries(piece) for piece in tokenizer.pieces]
 
 

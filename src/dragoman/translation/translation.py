@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 
 from dragoman.config.fields import short_repr
 
+TERM_REPORTS = ("terms_met", "terms_in_compounds", "terms_refused", "terms_missed")
+
 
 @dataclass(frozen=True)
 class Translation:
@@ -16,7 +18,8 @@ class Translation:
     finished: whether the model ended all segments itself, before the search reached its length limit.
     flags: what is wrong with it, in words, such as 'loop', 'lost {name}' or 'no brake pad', each once; () for nothing.
     retried: whether something was wrong with the first translation, so that there was a second search.
-    terms_met, terms_missed: the source terms of the glossary whose target terms it has, and those whose it has not.
+    terms_met, terms_in_compounds, terms_refused, terms_missed: the source terms of the glossary whose target terms it
+    has; has as the last part of a longer word; lacks, because they would have replaced half of a longer word; lacks.
     alternatives: the next best translations, best first; with `n_best`.
     alignment: pairs of a word of the source and the word of the translation aligned with it, counted from 0 and
     separated by white space; with `alignments=True`.
@@ -31,6 +34,8 @@ class Translation:
     flags: tuple[str, ...] = ()
     retried: bool = False
     terms_met: tuple[str, ...] = ()
+    terms_in_compounds: tuple[str, ...] = ()
+    terms_refused: tuple[str, ...] = ()
     terms_missed: tuple[str, ...] = ()
     alternatives: tuple["Translation", ...] = ()
     alignment: tuple[tuple[int, int], ...] = ()

@@ -79,9 +79,6 @@ class Translator:
         self.model, self.search, self.safeguards = model, search, safeguards
         self.tokenizers = Tokenizers.from_tokenizer(tokenizers)
         self.engine = engine or torch_engine([model], self.tokenizers.target)
-        plain = search.temperature is None and search.beam_groups == 1
-        if safeguards.glossary and self.engine.forces_terms and not plain:
-            raise UsageError("a glossary needs a plain beam search: no temperature, and no groups of beams")
         extent = extent or SourceExtent(1, MAX_SOURCE_TOKENS)
         self.scripts, self.extent = scripts, extent
         self.segmenter = Segmenter(self.tokenizers.source, self.extent, search.split, keep_tags=safeguards.placeholders)

@@ -61,6 +61,7 @@ def open_translator(options: Options) -> "Translator":
 
     Raise DragomanError where the model or the glossary is faulty.
     """
+    from dragoman.data.lines import read_lines
     from dragoman.text.glossary import Glossary
     from dragoman.translation.safeguards import Safeguards
     from dragoman.translation.translator import Translator
@@ -69,6 +70,7 @@ def open_translator(options: Options) -> "Translator":
     safeguards = Safeguards(
         placeholders=options.placeholders,
         numbers=options.keep_numbers,
+        keep=options.keep + (tuple(filter(None, read_lines(str(options.keep_file)))) if options.keep_file else ()),
         faults=options.detect_faults,
         glossary=Glossary.read(options.glossary) if options.glossary else None,
         forbidden=options.forbid,

@@ -25,7 +25,7 @@ from dragoman.errors import DragomanError, plural
 from dragoman.storage.output import is_replaceable, open_output
 from dragoman.storage.writing import name_errors
 from dragoman.translation.segments import one_line
-from dragoman.translation.translation import Translation
+from dragoman.translation.translation import TERM_REPORTS, Translation
 from dragoman.translation.translator import Translator
 
 PROMPT = "> "
@@ -38,7 +38,18 @@ MAX_DEPTH = 100  # of objects and arrays in a line of JSONL; Python writes fewer
 # The fields that the output adds to an object. Those of the input, which may be from an earlier translation, are left
 # out, so that none is taken for one of this translation.
 OUTPUT_FIELDS = frozenset(
-    "translation score finished flags retried terms_met segments alternatives words alignment".split()
+    (
+        "translation",
+        "score",
+        "finished",
+        "flags",
+        "retried",
+        *TERM_REPORTS,
+        "segments",
+        "alternatives",
+        "words",
+        "alignment",
+    )
 )
 Log = Callable[[str], None]
 
@@ -409,7 +420,7 @@ def keep_margins(source: str, translation: str) -> str:
 def translation_fields(translation: Translation) -> dict[str, Any]:
     """Return the fields of a translation in the output: 'translation', 'score' and 'finished'.
 
-    Unless they are empty, there are also 'flags', 'retried', 'terms_met' and 'alternatives', and 'segments', the number
+    Unless they are empty, there are also 'flags', 'retried', TERM_REPORTS, 'alternatives', and 'segments', the number
     of segments if there are several.
     """
     fields: dict[str, Any] = {
@@ -417,7 +428,7 @@ def translation_fields(translation: Translation) -> dict[str, Any]:
         "score": round(translation.score, 4),
         "finished": translation.finished,
     }
-    for name in ("flags", "retried", "terms_met"):
+    for name in ("flags", "retried", *TERM_REPORTS):
         if value := getattr(translation, name):
             fields[name] = value
     if len(translation.segments) > 1:

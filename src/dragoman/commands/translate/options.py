@@ -72,6 +72,10 @@ class Options:
     "keep placeholders, tags, URLs, code, names of files and the like unchanged, and numbers equal (docs/verbatim.md)"
     keep_numbers: bool = False
     "also keep the units and signs of numbers as they are"
+    keep: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="REGEX")] = ()
+    "also keep unchanged what this regular expression matches; may be given several times"
+    keep_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    "the same, with a regular expression on each line of a file"
     detect_faults: bool = True
     "if a translation is empty, a copy, a loop, or far too long or short, retry with a wider beam and no repetitions"
     engine: EngineName = "native"

@@ -4,7 +4,7 @@ from collections import Counter
 
 from dragoman.console import LineProgress
 from dragoman.text.scripts import SAMPLE, direction_warning
-from dragoman.translation.translation import Translation
+from dragoman.translation.translation import TERM_REPORTS, Translation
 from dragoman.translation.translator import Translator
 
 
@@ -27,7 +27,8 @@ class TranslationReport:
             self.sample += [source for source, _ in translation.segments]
         self.counts["translated a second time because of faults"] += translation.retried
         self.counts["still flagged"] += bool(translation.flags)
-        self.counts["terms met"] += len(translation.terms_met)
+        for name in TERM_REPORTS:
+            self.counts[name.replace("_", " ")] += len(getattr(translation, name))
 
     def summarise(self) -> None:
         """Log the counts that are not 0, and whether the sources are in a script that the model does not read."""

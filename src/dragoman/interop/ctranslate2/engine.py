@@ -46,7 +46,6 @@ class CTranslate2Engine:
     other words than the native search: CTranslate2 redistributes the probability of what it excludes.
     """
 
-    forces_terms = False
     patience: float | None = PATIENCE
 
     def __init__(

@@ -63,7 +63,6 @@ class TransformersEngine:
     It searches with the settings in the folder, which has to have none, or after `forget_settings`.
     """
 
-    forces_terms = False
     patience: float | None = None
 
     def __init__(self, folder: Path, layout: Layout, max_positions: int | None = None):

@@ -68,7 +68,6 @@ class ModelCard(Struct):
     extent: dict[str, Any] | None
     engines: list[str]
     alignment: bool
-    forces_terms: bool
     sentences_per_second: float
     common: list[str]  # words of its sources that are mostly about grammar, as far as its subwords show
 
@@ -135,7 +134,6 @@ def card_of(served: list[Served]) -> ModelCard:
         [TaggedPair(*each.pair, each.translator.tag, each.translator.target_tag) for each in served],
         parameter_count(translator.model),
         alignment=translator.alignment is not None,
-        forces_terms=translator.engine.forces_terms,
         sentences_per_second=round(first.rate, 2),
         common=common_words(translator.tokenizers.source),
         **summary,

@@ -10,6 +10,7 @@ from dragoman.server.own.texts import Wishes, check_one_model, check_prefixes, l
 from dragoman.server.reading import Refusal
 from dragoman.server.routes import OWN, Call, Route, characters_in
 from dragoman.server.texts import detect_sources, translators_of
+from dragoman.translation.translation import TERM_REPORTS
 
 MOST = 8  # words that are returned for a place
 BEAM = 2  # of the search behind each word: somebody waits for all of them
@@ -32,6 +33,8 @@ class AlternativeWord(Struct):
     score: float
     flags: list[str]
     terms_met: list[str]
+    terms_in_compounds: list[str]
+    terms_refused: list[str]
     terms_missed: list[str]
 
 
@@ -92,8 +95,7 @@ def alternatives(call: Call) -> AlternativesAnswer:
             candidate.translation.text,
             candidate.translation.score,
             list(candidate.translation.flags),
-            list(candidate.translation.terms_met),
-            list(candidate.translation.terms_missed),
+            *(list(getattr(candidate.translation, name)) for name in TERM_REPORTS),
         )
         for candidate in candidates
     ]

@@ -17,6 +17,7 @@ from dragoman.server.spans import Span, Words, annotate, find_segments
 from dragoman.server.texts import Task, Translated, check_size, detect_sources, translate_texts
 from dragoman.text.glossary import Entry, Glossary, parse_entry
 from dragoman.translation.safeguards import Safeguards
+from dragoman.translation.translation import TERM_REPORTS
 
 AUTO = "auto"
 MAX_PREFIX = 10_000  # characters of a prefix
@@ -70,6 +71,8 @@ class TranslatedText(Struct, kw_only=True):
     retried: bool
     flags: list[str]
     terms_met: list[str]
+    terms_in_compounds: list[str]
+    terms_refused: list[str]
     terms_missed: list[str]
     alternatives: list[str]
     alternative_scores: list[float]
@@ -204,8 +207,7 @@ def describe(result: Translated, source: str, form: str, sure: float | None) -> 
         finished=all(line.finished for line in result.translations),
         retried=any(line.retried for line in result.translations),
         flags=list(dict.fromkeys(flag for line in result.translations for flag in line.flags)),
-        terms_met=[term for line in result.translations for term in line.terms_met],
-        terms_missed=[term for line in result.translations for term in line.terms_missed],
+        **{name: [term for line in result.translations for term in getattr(line, name)] for name in TERM_REPORTS},
         alternatives=list(result.alternatives),
         alternative_scores=list(result.scores),
         parts=result.parts or UNSET,

@@ -1,6 +1,15 @@
 """Keep what must not change through a translation: find and compare it, take it out, and put it back."""
 
-from dragoman.text.verbatim.detect import KINDS, TAGS, WITH_NUMBERS, Placeholder, compare, find, find_filled_in
+from dragoman.text.verbatim.detect import (
+    KINDS,
+    TAGS,
+    WITH_NUMBERS,
+    Placeholder,
+    compare,
+    find,
+    find_filled_in,
+    find_matches,
+)
 from dragoman.text.verbatim.numbers import StandIn, compare_numbers, mend_numbers, replace_stand_ins, with_stand_ins
 from dragoman.text.verbatim.restore import Removed, remove, restore
 from dragoman.text.verbatim.tags import inside_tags, tag_pairs
@@ -16,6 +25,7 @@ __all__ = [
     "compare_numbers",
     "find",
     "find_filled_in",
+    "find_matches",
     "inside_tags",
     "mend_numbers",
     "remove",

@@ -2,22 +2,22 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
 
-from dragoman.text.verbatim.kinds import EXACT, KEYS, ORDER, PATTERNS, SIGNS, Kind
+from dragoman.text.verbatim.kinds import EXACT, KEYS, ORDER, PATTERNS, SIGNS, Finder, Kind, Kinds
 
 
 @lru_cache
-def _pattern(kinds: frozenset[Kind]) -> re.Pattern[str]:
+def _pattern(kinds: Kinds) -> re.Pattern[str]:
     return re.compile("|".join(f"(?P<{kind}>{PATTERNS[kind]})" for kind in ORDER if kind in kinds), re.VERBOSE)
 
 
-WITH_NUMBERS = frozenset(ORDER)
+WITH_NUMBERS: Kinds = frozenset(ORDER)
 KINDS = WITH_NUMBERS - {"number"}
-TAGS = frozenset[Kind](["tag"])
+TAGS: Kinds = frozenset(["tag"])
 KINDS_BY_SIGN = {re.compile(sign): kinds for sign, kinds in SIGNS.items()}
 TEMPLATE = _pattern(frozenset(["template"]))
 FILLED_IN: tuple[Kind, ...] = ("template", "brace", "variable", "printf")  # what a program replaces
@@ -40,21 +40,53 @@ class Placeholder:
     kind: Kind
 
 
+def find_matches(pattern: str) -> Finder:
+    """Return a finder of what a regular expression matches. Raise ValueError where it is none, or matches no text."""
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{error} in the regular expression '{pattern}'") from None
+    if compiled.match(""):
+        raise ValueError(f"the regular expression '{pattern}' matches an empty text")
+
+    def find_spans(text: str) -> Iterator[tuple[int, int]]:
+        return (match.span() for match in compiled.finditer(text) if match[0].strip())
+
+    return find_spans
+
+
 def is_positional(placeholder: str) -> bool:
     """Return whether a placeholder gets its argument by its place among the others: %s and {}, but not %2$s or {0}."""
     return POSITIONAL.fullmatch(placeholder) is not None
 
 
-def find(text: str, kinds: frozenset[Kind] = KINDS) -> list[Placeholder]:
+def find(text: str, kinds: Kinds = KINDS) -> list[Placeholder]:
     """Return the placeholders of these kinds in order, without overlaps.
 
     kinds: WITH_NUMBERS has amounts with a unit and times of day, too; TAGS has tags alone, save those in code or a URL.
+    What a finder of the user's own finds goes before all others.
     """
-    return [placeholder for placeholder in _find(text, kinds | KINDS) if placeholder.kind in kinds]
+    return [placeholder for placeholder in _find(text, kinds | KINDS) if placeholder.kind in (*kinds, "own")]
 
 
-def _find(text: str, wanted: frozenset[Kind]) -> list[Placeholder]:
-    kinds = wanted & {"number"}
+def _find(text: str, wanted: Kinds) -> list[Placeholder]:
+    finders = [finder for finder in wanted if callable(finder)]
+    if not finders:
+        return _find_in_table(text, wanted)
+    placeholders: list[Placeholder] = []
+    spans = [(start, end) for finder in finders for start, end in finder(text)]
+    for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if not placeholders or start >= placeholders[-1].end:
+            placeholders.append(Placeholder(start, end, text[start:end], "own"))
+    others = _find_in_table(text, wanted)
+    free = [
+        each for each in others if all(each.end <= taken.start or taken.end <= each.start for taken in placeholders)
+    ]
+    return sorted([*placeholders, *free], key=lambda placeholder: placeholder.start)
+
+
+def _find_in_table(text: str, wanted: Kinds) -> list[Placeholder]:
+    kinds: Kinds = wanted & {"number"}
     for sign, kinds_with_sign in KINDS_BY_SIGN.items():
         if sign.search(text):
             kinds |= wanted & kinds_with_sign
@@ -94,7 +126,7 @@ def _url_length(url: str) -> int:
     return end
 
 
-def compare(source: str, output: str, kinds: frozenset[Kind] = KINDS, prefix: str = "") -> tuple[list[str], list[str]]:
+def compare(source: str, output: str, kinds: Kinds = KINDS, prefix: str = "") -> tuple[list[str], list[str]]:
     """Return what the output lost of what must not change, and what it invented, as often as each is missing or extra.
 
     Names and codes are never invented, and those of more words ("X11-Pixmap") are none that are lost. Nor is invented

@@ -4,6 +4,7 @@ Each kind was held against 391,323 pairs of software texts: people keep 85 to 10
 and what looks like one and is none stays rare. docs/verbatim.md shows the table to users.
 """
 
+from collections.abc import Callable, Iterable
 from importlib.resources import files
 from typing import Literal
 
@@ -11,7 +12,10 @@ Kind = Literal[
     "template", "url", "email", "code", "tag", "brace", "printf", "variable", "entity", "escape",
     "path", "file", "option", "shortcut", "date", "version", "hex", "phone", "part", "identifier",
     "handle", "hashtag", "shortcode", "emoji", "number",
+    "own",
 ]  # fmt: skip
+Finder = Callable[[str], Iterable[tuple[int, int]]]  # gives the spans of what a user wants to keep: kind "own"
+Kinds = frozenset[Kind | Finder]
 
 EXTENSIONS = "|".join((files(__package__) / "extensions.txt").read_text(encoding="utf-8").split())
 LETTER = r"[A-Za-z\u00c0-\u024f]"

@@ -26,7 +26,7 @@ import regex
 
 from dragoman.data.unspaced import UNSPACED
 from dragoman.text.verbatim.detect import KINDS, Placeholder, find, is_positional
-from dragoman.text.verbatim.kinds import Kind
+from dragoman.text.verbatim.kinds import Kind, Kinds
 from dragoman.text.verbatim.tags import parse_tag, tag_pairs
 
 # What a placeholder may stand beside, but not inside: words, and amounts with their currency. Chinese and Japanese are
@@ -86,7 +86,7 @@ class Removed:
 # Removing.
 
 
-def remove(text: str, kinds: frozenset[Kind] = KINDS) -> tuple[str, list[Removed]]:
+def remove(text: str, kinds: Kinds = KINDS) -> tuple[str, list[Removed]]:
     """Return the text without its placeholders of these kinds, spaced as it needs, and these in order."""
     placeholders = find(text, kinds)
     if not placeholders:
@@ -149,7 +149,7 @@ def restore(
     plain: str,
     removed: Sequence[Removed],
     alignment: Sequence[tuple[int, int]] | None = None,
-    kinds: frozenset[Kind] = KINDS,
+    kinds: Kinds = KINDS,
 ) -> str:
     """Return the translation of `plain` with each removed placeholder in it, once.
 
