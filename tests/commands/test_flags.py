@@ -53,13 +53,13 @@ FLAGS = {
 -m --model --ensemble -i --input -o --output --input-format --output-format
 --word-scores --alignment --text-key --translate-key --as-lines
 --tag --target-tag --prefix --glossary --forbid --forbid-exact --placeholders --no-placeholders
---keep-numbers --no-keep-numbers
+--keep-numbers --no-keep-numbers --keep --keep-file
 --detect-faults --no-detect-faults
 --engine --compute-type --device --threads --quiet {SEARCH}
 """,
     "serve": "-m --model --pivot --host --port --engine --compute-type --device --threads --processes --replicas "
     + "--batches --gather --beam --max-beam --patience --deadline --max-wait --requests --cache --texts "
-    + "--characters --rate --inspect-tokens --api-keys --open --host-name --allow-origin --proxy --state --suggestions "
+    + "--characters --rate --keep --inspect-tokens --api-keys --open --host-name --allow-origin --proxy --state --suggestions "
     + "--runs --grace --new-key",
     "plot": "--out --against",
     "verify": "--json",
