@@ -242,7 +242,7 @@ class SegmentSearch:
             words = dict.fromkeys(output for output in outputs if len(output) > 1 and " " not in output)
             # "Vorlage", not "Dokumentvorlage": of a compound, a term takes the place of its head alone.
             self.said[key] = tuple(word for word in words if not any(before_head(word, other) for other in words))
-        return [{term: self.said[key] for term, key in of_segment.items()} for of_segment in keys]
+        return [{term: self.said.get(key, ()) for term, key in of_segment.items()} for of_segment in keys]
 
     def _refused_terms(self, segment: Segment, text: str) -> frozenset[str]:
         """Return the source terms whose own word is a part of a compound in a text: no term takes its place there."""
