@@ -24,6 +24,7 @@ from dragoman.text import verbatim
 from dragoman.text.extent import SourceExtent
 from dragoman.text.faults import find_faults
 from dragoman.text.glossary import Entry, Glossary, check_terms
+from dragoman.text.known_words import known_words
 from dragoman.translation import placement
 from dragoman.translation.retry import careful_search
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
@@ -460,6 +461,24 @@ def test_names_and_own_patterns_come_back_unchanged(dictated):
         (found,) = translator.replace(safeguards=safeguards).translate([text])
         kept = [name in found.text for name in ("Acme Cloud", "ZORK-7a", "auf")]
         assert kept == ([True, True, True] if safeguards.glossary else [False, False, True])  # the control
+
+
+@pytest.mark.parametrize(
+    ("output", "retried"),
+    [
+        ("Der Hund sieht Kowalczyk", False), ("Der Hund sieht Kowalczyks", False), ("Der Hund sieht Kovalczik", False),
+        ("Der Hund sieht", True), ("Der Hund sieht Kowal", True), ("Der Hund sieht die Katze", True),
+    ],
+)  # fmt: skip
+def test_names_that_a_model_has_never_read_come_back(dictated, output: str, retried: bool):
+    words = known_words(["The dog sees the horses", "in the house of"])
+    for known in (words, None):
+        safeguards = Safeguards(faults=False, known_words=known)
+        (found,) = dictated(lambda *_: output, safeguards).translate(["The dog sees Kowalczyk"])
+        assert (found.retried, found.flags) == (retried and known is not None, ())
+        assert found.text.startswith("Der Hund")
+        if retried:
+            assert ("Kowalczyk" in found.text) == (known is not None)  # the control: a model without the list
 
 
 @pytest.mark.parametrize("pattern", ["(", "a*", "|x", "\\"])

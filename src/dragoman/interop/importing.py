@@ -33,6 +33,7 @@ from dragoman.storage.output import require_place
 from dragoman.storage.writing import MANIFEST, name_errors, new_folder
 from dragoman.text import languages, scripts
 from dragoman.text.extent import SourceExtent
+from dragoman.text.known_words import KnownWords
 from dragoman.text.origin import Origin
 from dragoman.text.tags import DefaultTags, LanguageTags
 
@@ -41,7 +42,7 @@ LICENCE = re.compile(r"^licen[sc]e: *['\"]?([\w. +-]{1,60})['\"]?$", re.MULTILIN
 MAX_README = 1 << 20  # bytes
 # Of a model folder of ours, which go along to Hugging Face and come back.
 RECORDS = (
-    *(record.RECORD for record in (AlignmentHead, SourceExtent, DefaultTags, LanguageTags, Origin)),
+    *(record.RECORD for record in (AlignmentHead, SourceExtent, KnownWords, DefaultTags, LanguageTags, Origin)),
     *(record.RECORD for record in (scripts, languages)),
 )
 

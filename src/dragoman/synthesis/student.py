@@ -12,6 +12,7 @@ from dragoman.model_folder import copy_records, load_model, write_model
 from dragoman.storage.writing import delete_folder, new_folder
 from dragoman.text import languages, scripts
 from dragoman.text.extent import SourceExtent
+from dragoman.text.known_words import KnownWords
 from dragoman.text.origin import Origin
 from dragoman.text.tags import DefaultTags, LanguageTags
 from dragoman.training.card import card_of_student
@@ -30,7 +31,7 @@ def prepare_student(run: RunConfig, teacher: Path) -> None:
     delete_folder(folder)
     with new_folder(folder) as draft:
         write_model(draft, model, tokenizers, card_of_student(weights, inherited))
-        records = (SourceExtent, scripts, languages, DefaultTags, LanguageTags, Origin)
+        records = (SourceExtent, KnownWords, scripts, languages, DefaultTags, LanguageTags, Origin)
         copy_records(teacher, draft, [record.RECORD for record in records])
 
 

@@ -17,6 +17,7 @@ from dragoman.model_folder.weights import named_tensors
 from dragoman.storage.writing import new_folder
 from dragoman.text import languages, scripts
 from dragoman.text.extent import SourceExtent
+from dragoman.text.known_words import KnownWords
 from dragoman.text.origin import Origin
 from dragoman.text.tags import DefaultTags, LanguageTags
 from dragoman.training.card import card_of_average
@@ -49,7 +50,7 @@ def average(folders: Sequence[Path], out: Path) -> None:
     with new_folder(out) as draft:
         write_model(draft, model, tokenizers, card_of_average(out.name, folders))
         # As true of the mean as of each of them.
-        records = (AlignmentHead, SourceExtent, scripts, languages, DefaultTags, LanguageTags, Origin)
+        records = (AlignmentHead, SourceExtent, KnownWords, scripts, languages, DefaultTags, LanguageTags, Origin)
         copy_records(folders[-1], draft, [record.RECORD for record in records])
 
 

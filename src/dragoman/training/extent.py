@@ -7,12 +7,14 @@ import numpy as np
 from dragoman.data.dataset import SOURCE, TARGET, Pairs
 from dragoman.data.tokenizers import SideTokenizer
 from dragoman.text.extent import SourceExtent
+from dragoman.text.known_words import KnownWords, known_words
 from dragoman.text.scripts import usual_scripts
 from dragoman.text.segmentation import split_sentences
 from dragoman.text.verbatim import TAGS, find
 
 PERCENTILE = 95
 SAMPLE = 2_000  # texts of a side that are read
+WORDS = 200_000  # texts whose words are noted
 
 
 def measure_extent(pairs: Pairs, tokenizer: SideTokenizer) -> SourceExtent:
@@ -30,6 +32,12 @@ def measure_extent(pairs: Pairs, tokenizer: SideTokenizer) -> SourceExtent:
         markup=sum(bool(find(text, TAGS)) for text in texts) >= len(texts) / 100,
         tagged=all(tags.intersection(ids[:1].tolist()) for ids in rows),
     )
+
+
+def measure_words(pairs: Pairs, tokenizer: SideTokenizer) -> KnownWords:
+    """Return the words of the sources, which `tokenizer` reads, in up to WORDS of them, spread evenly."""
+    rows = pairs.rows(np.unique(np.linspace(0, len(pairs) - 1, min(WORDS, len(pairs)), dtype=np.int64)), SOURCE)
+    return known_words([tokenizer.decode(ids.tolist()) for ids in rows])
 
 
 def target_scripts(pairs: Pairs, tokenizer: SideTokenizer, others: Sequence[str]) -> list[str]:

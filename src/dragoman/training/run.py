@@ -19,10 +19,11 @@ from dragoman.model import Model
 from dragoman.model_folder.weights import all_finite
 from dragoman.text import languages, scripts
 from dragoman.text.extent import SourceExtent
+from dragoman.text.known_words import KnownWords
 from dragoman.training.card import card_of_run
 from dragoman.training.checkpoint import TrainingProgress, save_checkpoint
 from dragoman.training.distributed import ProcessGroup
-from dragoman.training.extent import measure_extent, target_scripts
+from dragoman.training.extent import measure_extent, measure_words, target_scripts
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
 from dragoman.training.limits import Saved, divergence
@@ -61,6 +62,11 @@ class Run:
         """Return how much text a training source has, for the choice of what to translate at once."""
         return measure_extent(self.pairs, self.tokenizers.source)
 
+    @cached_property
+    def known_words(self) -> KnownWords:
+        """Return the words of the training sources, to tell names from them."""
+        return measure_words(self.pairs, self.tokenizers.source)
+
     def full_model(self) -> Model:
         """Return the model to validate and to save, as `Learner.full_model` does. All processes must call this.
 
@@ -89,7 +95,7 @@ class Run:
             alignment = measure_alignment(model.eval(), self.dev) if is_best else None
             card = card_of_run(self.config, self.pairs, self.progress, alignment)
             records = {scripts.RECORD: json.dumps(self.scripts), SourceExtent.RECORD: self.extent.as_json()}
-            records |= self.inherited
+            records |= {KnownWords.RECORD: self.known_words.as_text(), **self.inherited}
             if self.config.languages:
                 records[languages.RECORD] = languages.languages_json(parse_pair(self.config.languages))
             if alignment:

@@ -81,7 +81,7 @@ def prepare_retries(
         for row, (segment, output) in enumerate(zip(segments, outputs, strict=True)):
             lost, _ = verbatim.compare_numbers(segment.text, output, segment.prefix)
             texts[row], stand_ins[row] = verbatim.with_stand_ins(texts[row], lost)
-    bare = [verbatim.remove(text, safeguards.kinds) if safeguards.placeholders else (text, []) for text in texts]
+    bare = [verbatim.remove(text, safeguards.source_kinds) if safeguards.placeholders else (text, []) for text in texts]
     bare = [with_plain_spaces(text, removed, tokenizer) for text, removed in bare]
     ids = tokenizer.encode_sources([text for text, _ in bare])
     for row, (segment, label, (text, removed), bare_ids) in enumerate(zip(segments, labels, bare, ids, strict=True)):
@@ -159,12 +159,14 @@ def restore_placeholders(retry: Retry, text: str, tokens: Ids, annotator: Annota
     """
     if not safeguards.placeholders:
         return text
+    names = "|".join(re.escape(placeholder.text) for placeholder in retry.removed if placeholder.kind == "name")
+    kinds = safeguards.kinds | ({verbatim.find_matches(rf"(?<!\w)(?:{names})(?!\w)")} if names else set())
     start = len(retry.bare.prefix) if text.startswith(retry.bare.prefix) else 0
     if text[:start][-1:].isalnum():  # its last word may be longer
         start = WORD_REST.match(text, start).end()  # type: ignore[union-attr]
     words = text[start:].lstrip()
     prefix = text[: len(text) - len(words)]
-    in_prefix = Counter(placeholder.text for placeholder in verbatim.find(prefix, safeguards.kinds))
+    in_prefix = Counter(placeholder.text for placeholder in verbatim.find(prefix, kinds))
     missing = []
     for placeholder in retry.removed:
         if in_prefix[placeholder.text]:
@@ -172,9 +174,9 @@ def restore_placeholders(retry: Retry, text: str, tokens: Ids, annotator: Annota
         else:
             missing.append(placeholder)
     links = None
-    kept = Counter(placeholder.text for placeholder in verbatim.find(retry.bare.text, safeguards.kinds))
-    if Counter(placeholder.text for placeholder in verbatim.find(words, safeguards.kinds)) - kept:
-        words = verbatim.remove(words, safeguards.kinds)[0]  # some are invented; without them no alignment fits
+    kept = Counter(placeholder.text for placeholder in verbatim.find(retry.bare.text, kinds))
+    if Counter(placeholder.text for placeholder in verbatim.find(words, kinds)) - kept:
+        words = verbatim.remove(words, kinds)[0]  # some are invented; without them no alignment fits
     elif all_links := annotator.character_links(retry.bare.ids, tokens, retry.bare.tag_ids):
         if len(starts := words_in_tags(retry)) <= MAX_WORDS_IN_TAGS:
             others = [link for link in all_links if link[0] not in starts]
@@ -184,7 +186,7 @@ def restore_placeholders(retry: Retry, text: str, tokens: Ids, annotator: Annota
     if not retry.is_first:  # a second search may find what is better than a number put in
         lacking, wrong = verbatim.mend_numbers(retry.bare.text, words, prefix)
         missing = sorted([*missing, *lacking], key=lambda item: item.offset)
-    words = verbatim.restore(words, retry.bare.text, missing, links, safeguards.kinds)
+    words = verbatim.restore(words, retry.bare.text, missing, links, kinds)
     for stand_ins in (wrong, retry.stand_ins):
         words = verbatim.replace_stand_ins(words, stand_ins)
     return prefix + retry.label + words

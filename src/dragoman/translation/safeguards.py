@@ -11,6 +11,7 @@ from dragoman.errors import UsageError
 from dragoman.text import verbatim
 from dragoman.text.faults import find_faults, is_empty
 from dragoman.text.glossary import Entry, Glossary, TermMatch, check_terms, find_in_compounds, normalise_term
+from dragoman.text.known_words import KnownWords
 from dragoman.text.verbatim.kinds import Kinds
 from dragoman.translation.segments import Candidate, Segment, Wording
 
@@ -26,6 +27,7 @@ class Safeguards:
     glossary: source terms, and the target terms that have to stand for them.
     forbidden: words that must not appear, in any case; words in capitals must not appear in capitals.
     forbidden_exact: words that must not appear in exactly this case.
+    known_words: names that are none of these come back as they are; None: those that the model has read in training.
     """
 
     placeholders: bool = True
@@ -35,6 +37,7 @@ class Safeguards:
     glossary: Glossary | None = None
     forbidden: tuple[str, ...] = ()
     forbidden_exact: tuple[str, ...] = ()
+    known_words: KnownWords | None = None
 
     __repr__ = short_repr
 
@@ -82,11 +85,17 @@ class Safeguards:
 
     @cached_property
     def kinds(self) -> Kinds:
-        """The kinds of what must come back letter by letter: also names that the glossary keeps as they are."""
+        """The kinds of what must come back letter by letter: also names that the glossary keeps."""
         finders = [verbatim.find_matches(pattern) for pattern in self.keep]
         if self.glossary and (names := self.glossary.names):
-            finders.append(names.spans)
+            finders.append(verbatim.Finder("own", names.spans))
         return (verbatim.WITH_NUMBERS if self.numbers else verbatim.KINDS).union(finders)
+
+    @cached_property
+    def source_kinds(self) -> Kinds:
+        """The same, and names, which only the words of a source tell."""
+        words = self.known_words
+        return self.kinds | {verbatim.Finder("name", words.find_names)} if words else self.kinds
 
     def bare(self, text: str) -> str:
         """Return the text without its placeholders; all of it if `placeholders` is off."""
@@ -101,7 +110,7 @@ class Safeguards:
         """
         if not self.glossary:
             return ()
-        spans = verbatim.find(text, self.kinds) if self.placeholders else []
+        spans = verbatim.find(text, self.source_kinds) if self.placeholders else []
         return tuple(
             replace(term, targets=tuple(t for t in term.targets if not self.is_forbidden(t)) or term.targets)
             for term in self.glossary.find(text)
@@ -162,7 +171,7 @@ def judge(
         if "empty" not in faults and is_empty(safeguards.bare(segment.text), safeguards.bare(text)):
             faults.append("empty")  # besides its placeholders
     if safeguards.placeholders:
-        lost, invented = verbatim.compare(segment.text, text, safeguards.kinds, segment.prefix)
+        lost, invented = verbatim.compare(segment.text, text, safeguards.source_kinds, segment.prefix)
         missing, extra = verbatim.compare_numbers(segment.text, text, segment.prefix)
         wrong = list(zip(missing, extra, strict=False))
         lost, invented = lost + missing[len(extra) :], invented + extra[len(missing) :]

@@ -24,6 +24,7 @@ from dragoman.errors import UsageError
 from dragoman.model import Model, parameter_count
 from dragoman.model_folder import fetch_model
 from dragoman.text.extent import SourceExtent
+from dragoman.text.known_words import KnownWords
 from dragoman.text.scripts import read_scripts
 from dragoman.text.tags import DefaultTags, LanguageTags
 from dragoman.translation.annotate import Annotator
@@ -56,6 +57,7 @@ class Translator:
         alignment: AlignmentHead | None = None,
         scripts: tuple[str, ...] = (),
         extent: SourceExtent | None = None,
+        known_words: KnownWords | None = None,
         tag: str = "",
         target_tag: str = "",
     ):
@@ -64,8 +66,8 @@ class Translator:
         model: what scores and aligns words, and what the engine is made of where none is given; tokenizers: the one of
         both sides, or those of source and target; alignment: its layer and head for word alignments, None where they
         were not measured; scripts: in which the target language is written, as `text.scripts` names them; extent: how
-        much text a training source had, None for a sentence; tag, target_tag: those of texts for which `translate` is
-        given none.
+        much text a training source had, None for a sentence; known_words: those that it has read, to tell names; tag,
+        target_tag: those of texts for which `translate` is given none.
         """
         if tokenizers is None or isinstance(model, str | Path):  # what people try first
             folder = str(model) if isinstance(model, str | Path) else "runs/mine"
@@ -80,7 +82,7 @@ class Translator:
         self.tokenizers = Tokenizers.from_tokenizer(tokenizers)
         self.engine = engine or torch_engine([model], self.tokenizers.target)
         extent = extent or SourceExtent(1, MAX_SOURCE_TOKENS)
-        self.scripts, self.extent = scripts, extent
+        self.scripts, self.extent, self.known_words = scripts, extent, known_words
         self.segmenter = Segmenter(self.tokenizers.source, self.extent, search.split, keep_tags=safeguards.placeholders)
         self.tokenizers.source.tag_ids(tag)  # raises for an unknown one
         self.tag, self.target_tag, self.target_tag_ids = tag, target_tag, self.tokenizers.target.tag_ids(target_tag)
@@ -88,7 +90,7 @@ class Translator:
             model,
             self.tokenizers,
             self.engine,
-            safeguards,
+            replace(safeguards, known_words=safeguards.known_words or known_words),
             alignment,
             scripts,
             self.extent.wordless,
@@ -142,6 +144,7 @@ class Translator:
             alignment=AlignmentHead.load(folder),
             scripts=read_scripts(folder),
             extent=replace(extent, tagged=tagged),
+            known_words=KnownWords.load(folder),
             tag=tags.source,
             target_tag=target_tag or tags.target,
         )
@@ -172,6 +175,7 @@ class Translator:
             alignment=self.segment_search.measured_alignment,
             scripts=self.scripts,
             extent=self.extent,
+            known_words=self.known_words,
             tag=self.tag if tag is None else tag,
             target_tag=self.target_tag if target_tag is None else target_tag,
         )

@@ -10,6 +10,7 @@ from dragoman.text.verbatim.detect import (
     find_filled_in,
     find_matches,
 )
+from dragoman.text.verbatim.kinds import Finder
 from dragoman.text.verbatim.numbers import StandIn, compare_numbers, mend_numbers, replace_stand_ins, with_stand_ins
 from dragoman.text.verbatim.restore import Removed, remove, restore
 from dragoman.text.verbatim.tags import inside_tags, tag_pairs
@@ -18,6 +19,7 @@ __all__ = [
     "KINDS",
     "TAGS",
     "WITH_NUMBERS",
+    "Finder",
     "Placeholder",
     "Removed",
     "StandIn",

@@ -1,9 +1,11 @@
 """Find what must come through a translation letter by letter: addresses, code, tags, variables, numbers with units."""
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import cast
 
@@ -26,6 +28,7 @@ REPLACED_SIGN = re.compile(r"[%{$]|<\?")  # as SIGN, for these
 ENCODED = re.compile("%[0-9A-Fa-f]{2}")  # a byte of a URL
 POSITIONAL = re.compile(r"%(?!%|\(|\d+\$|L?\d+$).+ | \{(?:![rsa])?(?::.*)?\}", re.VERBOSE)
 MARKS: dict[Kind, str] = {"brace": "{}", "printf": "%"}
+LIKE = 0.75  # of the letters of a name and of what another language makes of it
 URL_END = ".,;:!?'*"  # belong to the sentence around an address
 BRACKETS = {")": "(", "]": "[", "}": "{"}
 
@@ -52,7 +55,7 @@ def find_matches(pattern: str) -> Finder:
     def find_spans(text: str) -> Iterator[tuple[int, int]]:
         return (match.span() for match in compiled.finditer(text) if match[0].strip())
 
-    return find_spans
+    return Finder("own", find_spans)
 
 
 def is_positional(placeholder: str) -> bool:
@@ -66,18 +69,19 @@ def find(text: str, kinds: Kinds = KINDS) -> list[Placeholder]:
     kinds: WITH_NUMBERS has amounts with a unit and times of day, too; TAGS has tags alone, save those in code or a URL.
     What a finder of the user's own finds goes before all others.
     """
-    return [placeholder for placeholder in _find(text, kinds | KINDS) if placeholder.kind in (*kinds, "own")]
+    chosen = {kind.kind if isinstance(kind, Finder) else kind for kind in kinds}
+    return [placeholder for placeholder in _find(text, kinds | KINDS) if placeholder.kind in chosen]
 
 
 def _find(text: str, wanted: Kinds) -> list[Placeholder]:
-    finders = [finder for finder in wanted if callable(finder)]
+    finders = [kind for kind in wanted if isinstance(kind, Finder)]
     if not finders:
         return _find_in_table(text, wanted)
     placeholders: list[Placeholder] = []
-    spans = [(start, end) for finder in finders for start, end in finder(text)]
-    for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+    spans = [(start, end, finder.kind) for finder in finders for start, end in finder.find(text)]
+    for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
         if not placeholders or start >= placeholders[-1].end:
-            placeholders.append(Placeholder(start, end, text[start:end], "own"))
+            placeholders.append(Placeholder(start, end, text[start:end], kind))
     others = _find_in_table(text, wanted)
     free = [
         each for each in others if all(each.end <= taken.start or taken.end <= each.start for taken in placeholders)
@@ -157,12 +161,23 @@ def _lost_copies(copied: Sequence[Placeholder], output: str) -> list[str]:
     """Return the names and codes that an output has less often than it should."""
     lost: list[str] = []
     for (text, kind), times in Counter((each.text, each.kind) for each in copied).items():
+        if kind == "name" and all(any(_is_like(word, part) for word in output.split()) for part in text.split()):
+            continue
         pattern = _localised_shortcut(text) if kind == "shortcut" else re.escape(text)
         before = r"(?<![A-Za-z0-9])(?<!\d[.,:])" if text[0].isalnum() else ""
         after = r"(?![A-Za-z0-9]|[.,:]\d)" if text[-1].isalnum() else ""
         copies = re.findall(f"{before}{pattern}{after}", output)
         lost += [text] * (times - len(copies))
     return lost
+
+
+def _is_like(word: str, name: str) -> bool:
+    """Return whether a word may be a name as another language writes it: "Sibeón" for "Zibeon", "Annas" for "Anna"."""
+    if not word[:1].isupper():
+        return False
+    plain, like = ("".join(filter(str.isalpha, unicodedata.normalize("NFD", text))).casefold() for text in (word, name))
+    is_cut = len(plain) < len(like) and like.startswith(plain)
+    return not is_cut and SequenceMatcher(None, plain, like, autojunk=False).ratio() >= LIKE
 
 
 def _localised_shortcut(text: str) -> str:

@@ -5,6 +5,7 @@ and what looks like one and is none stays rare. docs/verbatim.md shows the table
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
 
@@ -12,9 +13,18 @@ Kind = Literal[
     "template", "url", "email", "code", "tag", "brace", "printf", "variable", "entity", "escape",
     "path", "file", "option", "shortcut", "date", "version", "hex", "phone", "part", "identifier",
     "handle", "hashtag", "shortcode", "emoji", "number",
-    "own",
+    "own", "name",
 ]  # fmt: skip
-Finder = Callable[[str], Iterable[tuple[int, int]]]  # gives the spans of what a user wants to keep: kind "own"
+
+
+@dataclass(frozen=True)
+class Finder:
+    """What finds the spans of a kind that no pattern describes: a user's own, or names."""
+
+    kind: Kind
+    find: Callable[[str], Iterable[tuple[int, int]]]
+
+
 Kinds = frozenset[Kind | Finder]
 
 EXTENSIONS = "|".join((files(__package__) / "extensions.txt").read_text(encoding="utf-8").split())

@@ -1,0 +1,66 @@
+"""Words of a training, and the names that are none of them."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.storage.records import MAX_RECORD_SIZE
+from dragoman.storage.writing import MANIFEST
+from dragoman.text.known_words import KnownWords, known_words
+
+TEXTS = ["The file was sent by Anna.", "Save the File in Firefox; the file is big", "Anna's password"]
+KNOWN = known_words([*TEXTS, "Ask for it related to you in the end", "open this folder and thanks"])
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Ask Li Wei for the file", ["Li Wei"]), ("Ask Kim Min-jun for it.", ["Kim Min-jun"]),
+        ("Ask for O’Hara’s file", ["O’Hara"]),
+        ("This is Ottoline's file", ["Ottoline"]), ("Ask Anna in Firefox", []), ("Ask FIREFOX for Files", []),
+        ("Kowalczyk sent the file", []), ("Li Wei sent the file", ["Li Wei"]), ("McNeil sent the file", ["McNeil"]),
+        ("The file. Kowalczyk sent it", []), ("the Quixo-related file", []),
+        ("Ask Anna, Björk and Åsa for it", ["Björk", "Åsa"]),
+        ("Ask Li Wei For The Big File", []), ("ASK KOWALCZYK", []), ("the file ask kowalczyk", []),
+        ("in B and in A1", []), ("", []),
+    ],
+)  # fmt: skip
+def test_names_are_unknown_words_with_capitals(text: str, names: list[str]):
+    assert [text[start:end] for start, end in KNOWN.find_names(text)] == names
+
+
+def test_language_that_writes_nouns_with_capitals_has_no_names():
+    german = known_words(["Die Datei im Ordner hat der Drucker", "Ein Wort, der Satz, die Seite und das Blatt"])
+    assert german.nouns_have_capitals
+    assert german.find_names("Frag Kowalczyk nach dem Wort") == []
+    assert not KNOWN.nouns_have_capitals  # the control
+
+
+def test_words_are_written_as_inside_sentences_and_the_frequent_come_first():
+    assert KNOWN.words[:2] == ("the", "file")
+    assert {"Anna", "Firefox", "save", "password"} <= {*KNOWN.words}
+    assert KNOWN.folded >= {word.lower() for word in "The file was sent by Anna".split()}
+
+
+def test_record_comes_back_and_has_its_bound(tmp_path: Path):
+    (tmp_path / KnownWords.RECORD).write_text(KNOWN.as_text(), encoding="utf-8")
+    assert KnownWords.load(tmp_path) is None  # nobody has listed it
+    (tmp_path / MANIFEST).write_text(f'{{"{KnownWords.RECORD}": {{}}}}', encoding="utf-8")
+    loaded = KnownWords.load(tmp_path)
+    assert loaded
+    assert loaded.words == KNOWN.words
+    many = KnownWords([f"wörd{number}" for number in range(MAX_RECORD_SIZE // 8)])
+    text = many.as_text()
+    assert MAX_RECORD_SIZE / 2 < len(text.encode()) <= MAX_RECORD_SIZE
+    assert text.startswith("wörd0\nwörd1\n")
+
+
+@given(st.text("aAbB .-'’1ÄßL", max_size=40))
+def test_names_are_in_order_and_apart(text: str):
+    position = 0
+    for start, end in KNOWN.find_names(text):
+        assert position <= start < end <= len(text)
+        assert text[start].isupper()
+        position = end + 1
