@@ -610,11 +610,11 @@ def test_terms_that_are_met_and_missed_are_told_apart(visit, models: Models):
     with running_copying(models, CONFIG, "copies") as copying:
         page = visit("#source=en&target=ko", at=copying)
         page.tab.locator("#glossary summary").click()
-        terms = {"name": "x.tsv", "mimeType": "text/plain", "buffer": b"dog\tdog|hound\ncats\tfelines\n"}
+        terms = {"name": "x.tsv", "mimeType": "text/plain", "buffer": b"dog\tdog|hound\nred cats\tfelines\n"}
         page.tab.locator("#open-terms").set_input_files(terms)
         page.type(TEXT)
         page.shows(TEXT)
-        missed = "The term “cats” is not translated as the glossary says. Show Glossary"
+        missed = "The term “red cats” is not translated as the glossary says. Show Glossary"
         expect(page.tab.locator("#notes li")).to_have_text(
             ["It looks like a copy of the text. Show", missed, re.compile("^Add another form"), "Terms used: dog → dog"]
         )
