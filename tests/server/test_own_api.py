@@ -429,7 +429,10 @@ def test_documents_are_sent_asked_for_fetched_and_deleted(kept: Running, alone: 
     with monkeypatch.context() as patched:
         found = lambda *task: [replace(one, flags=("loop",)) for one in translate_lines(*task)]  # noqa: E731
         patched.setattr(files, "translate_lines", found)
-        faulty = send(kept, f"7\n{text}", source="en").json
+        later = f"7\n{text}"
+        path = f"documents/{send(kept, later, source='en').json['id']}"
+        until(lambda: ask(kept, "GET", path).json["status"] == "done")
+        faulty = ask(kept, "GET", path).json
     assert faulty["faults"] == [{"line": 2, "flag": "loop"}, {"line": 5, "flag": "loop"}]
     assert ask(kept, "DELETE", f"documents/{faulty['id']}").status == 204
     bound = send(kept, text, source="en", glossary="dog\t개들").json["id"]
