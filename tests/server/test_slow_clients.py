@@ -243,7 +243,7 @@ def test_slowhttptest_finds_the_server_available(alone: Process, mode: str):
 
 
 @pytest.mark.slow
-def test_hundred_endless_bodies_cost_no_memory(alone: Process):
+def test_thousand_endless_bodies_cost_no_memory(alone: Process):
     def send(size: int) -> int:
         """Send a body in chunks; return how many bytes of it the system took before the connection was closed."""
         with alone.server.connect(CHUNKS) as connection:
@@ -254,10 +254,10 @@ def test_hundred_endless_bodies_cost_no_memory(alone: Process):
                     sent += 0x10000
             return sent
 
-    warm = [send(200 << 20) for _ in range(20)]  # buffers, which are used again
+    warm = [send(200 << 20) for _ in range(300)]  # buffers, which are used again
     before = alone.memory()
-    sent = [send(200 << 20) for _ in range(100)]
+    sent = [send(200 << 20) for _ in range(1000)]
     grown = (alone.memory() - before) / 2**20
-    print(f"taken in: at most {max(sent + warm) / 2**20:.1f} MiB of 200; memory {grown:+.2f} MiB in 100 requests")
+    print(f"taken in: at most {max(sent + warm) / 2**20:.1f} MiB of 200; memory {grown:+.2f} MiB in 1,000 requests")
     assert max(sent) < 16 << 20  # the limit, and what was on its way
-    assert grown < 1
+    assert grown < 16  # a chunk for each would be 62
