@@ -32,6 +32,7 @@ from dragoman.model_folder import read_model, write_model
 from dragoman.server.runs import RunFolders
 from dragoman.storage.writing import new_folder
 from dragoman.text.faults import find_faults
+from dragoman.text.glossary import Entry, Glossary
 from dragoman.text.origin import Origin
 from dragoman.text.tags import DefaultTags
 from dragoman.training.average import average
@@ -114,6 +115,15 @@ class CountingEngine:
     def search(self, sources: Sequence[Ids], *settings: Any) -> list[list[Hypothesis]]:
         self.searches.append(len(sources))
         return self.engine.search(sources, *settings)
+
+
+def test_text_that_is_a_term_has_the_tokens_of_its_tag(translator: Translator):
+    """So its words are scored as those of any translation with the tag."""
+    tagged = translator.replace(target_tag="ko", safeguards=Safeguards(glossary=Glossary([Entry("dog", ("개",))])))
+    found = tagged.translate("dog")
+    assert (found.text, found.flags) == ("개", ())
+    assert [*found.tokens[0]] == [*tagged.target_tag_ids, *tagged.tokenizers.target.encode("개")]
+    assert len(tagged.target_tag_ids) == 1
 
 
 def test_texts_with_two_target_tags_are_one_search(translator: Translator, pairs: list[Pair]):

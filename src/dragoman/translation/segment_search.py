@@ -141,7 +141,8 @@ class SegmentSearch:
     def _without_search(self, segment: Segment) -> Candidate:
         """Return the translation that is given for a segment, or else a copy of it, after its prefix if it has one."""
         if target := whole_term(segment):
-            return self._judge(segment, target, Hypothesis(self.tokenizers.target.encode(target), 0.0))
+            tokens = segment.target_tag_ids + self.tokenizers.target.encode(target)
+            return self._judge(segment, target, Hypothesis(tokens, 0.0))
         if segment.given:
             return self._judge(segment, segment.prefix, Hypothesis(segment.target_tag_ids + segment.prefix_ids, 0.0))
         if not segment.prefix:
