@@ -191,6 +191,23 @@ class Serving:
     "requests of the soak"
 
 
+@dataclass(frozen=True)
+class Verbatim:
+    """Count the numbers, codes, names and tags that a model from English loses, with and without safeguards.
+
+    $ python -m benchmarks verbatim -m runs/en-de --test test.tsv
+    """
+
+    model: Model
+    "model folder, run folder or hub:USER/NAME"
+    test: Annotated[str, tyro.conf.arg(metavar="TSV")]
+    "sentence pairs whose sources, in English, are translated with something in them that must come back"
+    threads: int = 1
+    "CPU threads"
+    rounds: int = 3
+    "number of turns with and without safeguards where time is measured"
+
+
 MEASUREMENTS = {
     "training": Training,
     "quality": Quality,
@@ -199,6 +216,7 @@ MEASUREMENTS = {
     "pipeline": Pipeline,
     "memory": Memory,
     "serving": Serving,
+    "verbatim": Verbatim,
 }
 
 

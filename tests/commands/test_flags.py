@@ -68,6 +68,7 @@ FLAGS = {
     + f"--against --against-file --json {ONE_BEST}",
     "score": "-m --model --threads --json",
     "align": "-m --model --layer --head --measure --threshold --soft --text --subwords --threads",
+    "calibrate": "-m --model --out --threads",
     "info": "--preset --vocabulary --diagram --json",
     "insight": "--pairs --sentence --subwords --out --language --threads",
     "inspect": "-m --model --translation --tag --target-tag --out --html --json --view --sample --kind --layer --head "

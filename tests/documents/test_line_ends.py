@@ -52,7 +52,7 @@ def test_line_end_beside_a_tag_goes_by_the_words_around_it(suffix: str, data: st
     [
         ("中 \r\n\t文", "中文"), ("ー\nー", "ーー"), ("ก\nข", "กข"), ("。\n「", "。「"), ("中——\n文", "中——文"),
         ("中\nab", "中\nab"), ("ab\n中", "ab\n中"), ("가\n。", "가\n。"), ("中\u3000\n文", "中\u3000\n文"),
-        ("“\n”", "“\n”"), ("😀\n😀", "😀\n😀"), ("中 文", "中 文"),
+        ("བོད་\nསྐད", "བོད་སྐད"), ("ཡིན།\nང་", "ཡིན།\nང་"), ("“\n”", "“\n”"), ("😀\n😀", "😀\n😀"), ("中 文", "中 文"),
     ],
 )  # fmt: skip
 def test_line_end_is_needless_between_wide_characters_alone(text: str, joined: str):

@@ -55,6 +55,16 @@ def test_mark_before_a_dash_stays_and_speakers_are_apart(mark: str):
     assert texts(SRT.format(f"{mark}Is it\nhere?"), ".srt") == ["Is it here?"]  # the control
 
 
+@pytest.mark.parametrize(
+    ("frame", "suffix", "mark"), [(SRT, ".srt", ">>"), (VTT, ".vtt", ">>"), (VTT, ".vtt", "&gt;&gt;&gt;")]
+)
+def test_chevrons_begin_another_speaker_and_are_no_words(frame: str, suffix: str, mark: str):
+    cue = frame.format(f"{mark} Is it\nhere?\n<i>{mark} It is.</i>")
+    assert texts(cue, suffix) == ["Is it here?", "It is."]
+    assert filled(cue, suffix, ["Hier?", "Ja."]) == frame.format(f"{mark} Hier?\n<i>{mark} Ja.</i>")
+    assert texts(frame.format("a > b\nb > a"), suffix) == ["a > b b > a"]  # the control
+
+
 def test_marks_at_line_ends_stay_at_the_line_ends():
     cue = "\u202bone two\u202c\n\u202bthree four\u202c"
     assert texts(SRT.format(cue), ".srt") == ["one two three four"]

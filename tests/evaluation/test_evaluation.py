@@ -175,6 +175,7 @@ UNSPACED = {
     "zh": ["今天的天气非常好。", "我们明天去北京的Apple商店。", "请问火车站怎么走？"],
 }
 THAI = ["วันนี้อากาศดีมาก", "สถานีรถไฟอยู่ที่ไหน", "ผมชอบกินข้าวผัด"]
+TIBETAN = ["དེ་རིང་གནམ་གཤིས་ཡག་པོ་འདུག", "འདི་སྨྱུ་གུ་ཞིག་རེད།", "མེ་འཁོར་འབབ་ཚུགས་ག་པར་ཡོད་རེད།"]
 SPACED = {
     "Korean": ["오늘은 날씨가 아주 좋네요.", "역까지 얼마나 걸려요?"],
     "Latin": ["The weather is very nice today, 今天.", "A short one."],
@@ -183,7 +184,7 @@ SPACED = {
 }
 
 
-@pytest.mark.parametrize(("tokenize", "references"), [*UNSPACED.items(), ("char", THAI)])
+@pytest.mark.parametrize(("tokenize", "references"), [*UNSPACED.items(), ("char", THAI), ("char", TIBETAN)])
 def test_references_without_spaces_are_split_into_characters(tokenize: str, references: list[str], run):
     """The control: BLEU of whole sentences is that of texts that have nothing in common."""
     translations = [text[:-2] + text[-1] for text in references]

@@ -114,7 +114,7 @@ MANY = [f"term number {number}\tBegriff Nummer {number} aus einer langen Liste" 
 def test_terms_that_are_sent_are_those_that_the_text_has(visit):
     page = visit(AT_HOME)
     load_terms(page, [*MANY, "Dog\t강아지", "red  cats\t고양이", "horse\t말"])
-    expect(page.tab.locator("#terms-count")).to_have_text("(45003)", timeout=60_000)
+    expect(page.tab.locator("#terms-count")).to_have_text("(45,003)", timeout=60_000)
     expect(page.tab.locator("#terms tbody tr")).to_have_count(200)
     page.type(f"{TEXT}\n{OTHER}")
     page.tab.locator("#output .word").first.wait_for()
@@ -137,7 +137,7 @@ def test_glossary_that_does_not_fit_is_not_remembered_and_says_so(visit, server:
     load_terms(page, [f"{line}, die in keinem Browser Platz hat, weil sie so viele Wörter hat" for line in MANY])
     expect(page.tab.locator("#remember")).not_to_be_checked()
     expect(page.tab.locator("#remember-fault")).to_contain_text("has no room")
-    expect(page.tab.locator("#terms-count")).to_have_text("(45001)", timeout=60_000)
+    expect(page.tab.locator("#terms-count")).to_have_text("(45,001)", timeout=60_000)
     assert page.stored() == {}
     page.type(TEXT)
     page.shows(answered(server, TEXT, glossary=["dog\t강아지"])[0])
@@ -154,7 +154,7 @@ def test_glossary_of_more_terms_than_the_server_takes_is_refused(visit):
     expect(page.tab.locator("#terms-faults")).to_contain_text(refused, timeout=60_000)
     expect(page.tab.locator("#terms-count")).to_have_text("(1)")
     load_terms(page, [f"x{number}\ty" for number in range(MAX_TERMS - 1)])
-    expect(page.tab.locator("#terms-count")).to_have_text("(50000)", timeout=60_000)
+    expect(page.tab.locator("#terms-count")).to_have_text("(50,000)", timeout=60_000)
 
 
 LETTERS = [*"aBßéİςΣﬁK개가日本ー -.", "SS", "e\u0301", "무지", "\u00a0"]
@@ -192,7 +192,7 @@ def test_key_press_with_a_large_glossary_is_quick_and_memory_stays(visit):
         "**/api/v1/translate", lambda route: fulfil(route, *map(echo, json.loads(route.request.post_data)["texts"]))
     )
     load_terms(page, MANY)
-    expect(page.tab.locator("#terms-count")).to_have_text("(45000)", timeout=60_000)
+    expect(page.tab.locator("#terms-count")).to_have_text("(45,000)", timeout=60_000)
     press = """text => {
       const box = document.querySelector("#source");
       box.value = text;

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dragoman.storage.records import MAX_RECORD_SIZE
 from dragoman.storage.writing import MANIFEST
-from dragoman.text.known_words import KnownWords, known_words
+from dragoman.text.known_words import KnownWords, known_words, often_copied, replace_copies
 
 TEXTS = ["The file was sent by Anna.", "Save the File in Firefox; the file is big", "Anna's password"]
 KNOWN = known_words([*TEXTS, "Ask for it related to you in the end", "open this folder and thanks"])
@@ -31,6 +31,35 @@ def test_names_are_unknown_words_with_capitals(text: str, names: list[str]):
     assert [text[start:end] for start, end in KNOWN.find_names(text)] == names
 
 
+@pytest.mark.parametrize(
+    ("text", "doubtful"),
+    [
+        ("Kowalczyk sent the file", ["Kowalczyk"]), ("The file. Kowalczyk's and the file", ["Kowalczyk"]),
+        ("Li Wei sent the file", []), ("Anna sent Kowalczyk the file", []), ("ASK KOWALCZYK", []),
+        ("kowalczyk sent it", []),
+    ],
+)  # fmt: skip
+def test_unknown_word_at_the_beginning_of_a_sentence_may_be_a_name(text: str, doubtful: list[str]):
+    assert KNOWN.find_doubtful(text) == doubtful
+
+
+def test_names_that_most_pairs_have_on_both_sides_are_copied():
+    pairs = [("ask Firefox, Rome or Anna", "frag Firefox, Rom oder Anna")] * 5 + [("In Berlin", "In Berlin")] * 5
+    assert often_copied([*pairs, ("tell Firefox", "sag Firefox")]) == ["Firefox", "Anna", "Berlin"]
+    assert often_copied(pairs[:4]) == []  # too few to say so
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "other", "replaced"),
+    [
+        ("Annas Hund und Anna.", "Anna", "Kim", "Kims Hund und Kim."), ("Annamaria", "Anna", "Kim", "Annamaria"),
+        ("Anna는 개를", "Anna", "김", "김은 개를"), ("(Anna)", "Anna", r"\1", r"(\1)"),
+    ],
+)  # fmt: skip
+def test_name_is_replaced_with_its_ending(text: str, name: str, other: str, replaced: str):
+    assert replace_copies(text, name, other) == replaced
+
+
 def test_language_that_writes_nouns_with_capitals_has_no_names():
     german = known_words(["Die Datei im Ordner hat der Drucker", "Ein Wort, der Satz, die Seite und das Blatt"])
     assert german.nouns_have_capitals
@@ -51,6 +80,9 @@ def test_record_comes_back_and_has_its_bound(tmp_path: Path):
     loaded = KnownWords.load(tmp_path)
     assert loaded
     assert loaded.words == KNOWN.words
+    (tmp_path / KnownWords.RECORD).write_text(KnownWords(KNOWN.words, ["Firefox"]).as_text(), encoding="utf-8")
+    assert (again := KnownWords.load(tmp_path))
+    assert (again.copied, sorted(again.words)) == (("Firefox",), sorted(KNOWN.words))
     many = KnownWords([f"wörd{number}" for number in range(MAX_RECORD_SIZE // 8)])
     text = many.as_text()
     assert MAX_RECORD_SIZE / 2 < len(text.encode()) <= MAX_RECORD_SIZE

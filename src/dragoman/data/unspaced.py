@@ -4,9 +4,11 @@ from functools import cache
 from typing import Any
 
 # For a set of characters of the library `regex`, [...], or a part of one.
-UNSPACED = "".join(rf"\p{{{script}}}" for script in "Han Hiragana Katakana Bopomofo Thai Lao Khmer Myanmar".split())
-# These and what is as wide, such as their punctuation; but not Korean, which has spaces, and emoji.
-WIDE = rf"[{UNSPACED}\p{{EA=W}}\p{{EA=F}}\p{{EA=H}}--\p{{Hangul}}--\p{{Emoji_Presentation}}--\s]"
+SCRIPTS = ("Han", "Hiragana", "Katakana", "Bopomofo", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan")
+UNSPACED = "".join(rf"\p{{{script}}}" for script in SCRIPTS)
+# These and what is as wide, such as their punctuation; but not Korean, which has spaces, emoji, and the marks at the
+# end of a Tibetan clause, which a space follows.
+WIDE = rf"[{UNSPACED}\p{{EA=W}}\p{{EA=F}}\p{{EA=H}}--\p{{Hangul}}--\p{{Emoji_Presentation}}--[།-༔]--\s]"
 QUOTE_OR_DASH = r"[\p{P}&&\p{EA=A}]"  # punctuation of many scripts, such as “—”
 LINE_END = r"[ \t\f\v]*+[\r\n][ \t\f\v\r\n]*+"
 

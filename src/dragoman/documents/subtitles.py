@@ -28,8 +28,9 @@ ARROW = "-->"  # between the times of a cue
 TIMES = re.compile(rf"\s*{TIME}\s*{ARROW}\s*{TIME}(?:\s|\Z)")
 HEADER = re.compile(r"\ufeff?WEBVTT(?:\s|\Z)")  # a file with nothing else is WebVTT, too
 NUMBER = re.compile(r"\s*\d+\s*")
-TAG = re.compile(r"<(/?)([a-zA-Z]\w*+)?[^<>]*+>|\{\\[^{}]*+\}|&(?:lrm|rlm);")
-DIALOGUE = re.compile(rf"(?:[{UNSEEN}]|{TAG.pattern})*+[-–—]")  # another speaker begins
+CHEVRONS = "(?:>|&gt;){2,}+"
+TAG = re.compile(rf"<(/?)([a-zA-Z]\w*+)?[^<>]*+>|\{{\\[^{{}}]*+\}}|&(?:lrm|rlm);|{CHEVRONS}")
+DIALOGUE = re.compile(rf"(?:[{UNSEEN}]|{TAG.pattern})*?(?:[-–—]|{CHEVRONS})")  # another speaker begins
 WORD_TIME = re.compile(rf"<{TIME}>")  # when the words that follow it are spoken
 # The end of a line with what is not seen around it.
 LINE_END = re.compile(rf"(?<![{UNSEEN}])[{UNSEEN}]*[\r\n][{UNSEEN}]*")

@@ -1,18 +1,25 @@
-"""Record which words the sources of a training had, and find names in a text: words that its model has never read."""
+"""Record which words the sources of a training had, and find names in a text: words that its model has never read.
+
+Of the names that it has read, the record says which ones it copies: such a name can stand in for another one.
+"""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
 from dragoman.storage.records import MAX_RECORD_SIZE, read_listed
+from dragoman.text.particles import swap_noun
 
 WORD = re.compile(r"[^\W\d_](?:[\w'’.-]*[^\W_])?")
 POSSESSIVE = re.compile(r"['’](?:s|S)?$")
 SENTENCE_END = re.compile(r"[.!?:…。！？]['\"”’»)\]]*\s*$")
 SHOUTED = 0.6  # of the words of a text begin with capitals: a title, which says nothing of names
 NOUNS = 0.4  # of all words have capitals where a language writes all nouns so
+COPIED = "\tcopied"  # what follows such a name in the record
+OFTEN, KEPT_SHARE, CANDIDATES = 5, 0.9, 12  # how often a name is read, and in what share of its pairs it is copied
 
 
 class KnownWords:
@@ -20,12 +27,14 @@ class KnownWords:
 
     RECORD: ClassVar = "words.txt"  # in a model folder: a word on each line
 
-    def __init__(self, words: Iterable[str]):
-        self.words = tuple(words)
+    def __init__(self, words: Iterable[str], copied: Iterable[str] = ()):
+        """Take the words, the most frequent first; copied: names of them that the model copies, the surest first."""
+        self.words, self.copied = tuple(words), tuple(copied)
 
     def as_text(self) -> str:
         """Return the record, or as many of its words as one may have."""
-        lines = [f"{word}\n" for word in self.words]
+        others = [word for word in self.words if word not in self.copied]
+        lines = [*(f"{word}{COPIED}\n" for word in self.copied), *(f"{word}\n" for word in others)]
         while sum(len(line.encode()) for line in lines) > MAX_RECORD_SIZE:
             lines = lines[: len(lines) * 9 // 10]  # the rarest come last
         return "".join(lines)
@@ -34,7 +43,11 @@ class KnownWords:
     def load(cls, folder: Path) -> "KnownWords | None":
         """Read the record of a folder, None without one. Raise DragomanError where it is too large, or not UTF-8."""
         text = read_listed(folder / cls.RECORD)
-        return None if text is None else cls(text.splitlines())
+        if text is None:
+            return None
+        lines = text.splitlines()
+        copied = [line.removesuffix(COPIED) for line in lines if line.endswith(COPIED)]
+        return cls([line.removesuffix(COPIED) for line in lines], copied)
 
     @cached_property
     def folded(self) -> frozenset[str]:
@@ -51,13 +64,21 @@ class KnownWords:
 
         At the beginning of a sentence it is one if another one follows, or if it has a capital inside, as "McNeil".
         """
-        if self.nouns_have_capitals:
-            return []
-        words = [(match.start(), match.start() + len(POSSESSIVE.sub("", match[0]))) for match in WORD.finditer(text)]
-        if sum(text[start].isupper() for start, _ in words) > SHOUTED * len(words):
-            return []
-        unknown = [self._may_be_name(text[start:end]) for start, end in words]
+        return self._find_unknown(text)[0]
+
+    def find_doubtful(self, text: str) -> list[str]:
+        """Return the unknown words at the beginning of sentences that may be names, or may be none."""
+        return [text[start:end] for start, end in self._find_unknown(text)[1]]
+
+    def _find_unknown(self, text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Return where names stand, and the unknown words that may be none."""
         names: list[tuple[int, int]] = []
+        doubtful: list[tuple[int, int]] = []
+        words = [(match.start(), match.start() + len(POSSESSIVE.sub("", match[0]))) for match in WORD.finditer(text)]
+        capitals = sum(text[start].isupper() for start, _ in words)
+        if not capitals or capitals > SHOUTED * len(words) or self.nouns_have_capitals:
+            return names, doubtful
+        unknown = [self._may_be_name(text[start:end]) for start, end in words]
         for index, (start, end) in enumerate(words):
             begins = index == 0 or bool(SENTENCE_END.search(text[words[index - 1][0] : start]))
             if names and unknown[index] and text[names[-1][1] : start] == " ":
@@ -68,7 +89,9 @@ class KnownWords:
                 or (index + 1 < len(words) and unknown[index + 1])
             ):
                 names.append((start, end))
-        return names
+            elif unknown[index]:
+                doubtful.append((start, end))
+        return names, doubtful
 
     def _may_be_name(self, word: str) -> bool:
         """Return whether a word has a capital, is not known, and is no compound with a known part, as "Ubuntu-like"."""
@@ -82,6 +105,21 @@ class KnownWords:
         )
 
 
+def copy_pattern(name: str) -> str:
+    """Return a pattern for a name in a translation, and the ending that it may have there."""
+    return rf"(?<![A-Za-z0-9]){re.escape(name)}(?:s|[가-힣]+)?(?![A-Za-z0-9])"
+
+
+def has_copy(text: str, name: str) -> bool:
+    """Return whether a translation has a name exactly once."""
+    return len(re.findall(copy_pattern(name), text)) == 1
+
+
+def replace_copies(text: str, name: str, other: str) -> str:
+    """Return a translation with another name in the place of a name, and the Korean particle that fits it."""
+    return re.sub(copy_pattern(name), lambda match: swap_noun(match[0], name, other), text)
+
+
 def known_words(texts: Sequence[str]) -> KnownWords:
     """Return the words of texts, the most frequent first, each as it is written most often inside a sentence."""
     forms: dict[str, dict[str, int]] = {}
@@ -93,3 +131,17 @@ def known_words(texts: Sequence[str]) -> KnownWords:
             counts[shown] = counts.get(shown, 0) + 1
     ordered = sorted(forms.values(), key=lambda counts: -sum(counts.values()))
     return KnownWords(max(counts, key=lambda form: counts[form]) for counts in ordered)
+
+
+def often_copied(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Return names that stand inside many sources, and nearly always in their targets, too; the most frequent first."""
+    read: Counter[str] = Counter()
+    copied: Counter[str] = Counter()
+    for source, target in pairs:
+        words = [match[0] for match in WORD.finditer(source)][1:]
+        names = {word for word in words if len(word) > 2 and word[0].isupper() and word.isalnum()}
+        read.update(names)
+        if names:
+            copied.update(names.intersection(match[0] for match in WORD.finditer(target)))
+    often = [name for name, count in read.most_common() if count >= OFTEN and copied[name] >= KEPT_SHARE * count]
+    return often[:CANDIDATES]

@@ -1,13 +1,13 @@
-"""Measure how much text the sources of a training hold, for the record that `text.extent` reads, and name scripts."""
+"""Measure what a training reads, for the records of its model: how much text, which words, scripts and names."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from dragoman.data.dataset import SOURCE, TARGET, Pairs
-from dragoman.data.tokenizers import SideTokenizer
+from dragoman.data.tokenizers import SideTokenizer, Tokenizers
 from dragoman.text.extent import SourceExtent
-from dragoman.text.known_words import KnownWords, known_words
+from dragoman.text.known_words import KnownWords, known_words, often_copied
 from dragoman.text.scripts import usual_scripts
 from dragoman.text.segmentation import split_sentences
 from dragoman.text.verbatim import TAGS, find
@@ -15,6 +15,7 @@ from dragoman.text.verbatim import TAGS, find
 PERCENTILE = 95
 SAMPLE = 2_000  # texts of a side that are read
 WORDS = 200_000  # texts whose words are noted
+SAMPLE_OF_NAMES = 20_000  # pairs whose names are compared
 
 
 def measure_extent(pairs: Pairs, tokenizer: SideTokenizer) -> SourceExtent:
@@ -34,10 +35,13 @@ def measure_extent(pairs: Pairs, tokenizer: SideTokenizer) -> SourceExtent:
     )
 
 
-def measure_words(pairs: Pairs, tokenizer: SideTokenizer) -> KnownWords:
-    """Return the words of the sources, which `tokenizer` reads, in up to WORDS of them, spread evenly."""
-    rows = pairs.rows(np.unique(np.linspace(0, len(pairs) - 1, min(WORDS, len(pairs)), dtype=np.int64)), SOURCE)
-    return known_words([tokenizer.decode(ids.tolist()) for ids in rows])
+def measure_words(pairs: Pairs, tokenizers: Tokenizers) -> KnownWords:
+    """Return the words of up to WORDS sources, spread evenly, and the names that many pairs have on both sides."""
+    chosen = np.unique(np.linspace(0, len(pairs) - 1, min(WORDS, len(pairs)), dtype=np.int64))
+    sources = [tokenizers.source.decode(ids.tolist()) for ids in pairs.rows(chosen, SOURCE)]
+    step = max(1, len(chosen) // SAMPLE_OF_NAMES)
+    targets = [tokenizers.target.decode(ids.tolist()) for ids in pairs.rows(chosen[::step], TARGET)]
+    return KnownWords(known_words(sources).words, often_copied(zip(sources[::step], targets, strict=True)))
 
 
 def target_scripts(pairs: Pairs, tokenizer: SideTokenizer, others: Sequence[str]) -> list[str]:

@@ -27,6 +27,8 @@ from dragoman.training.extent import measure_extent, measure_words, target_scrip
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
 from dragoman.training.limits import Saved, divergence
+from dragoman.translation.calibration import measure_copies
+from dragoman.translation.engines import torch_engine
 
 
 @dataclass
@@ -64,8 +66,8 @@ class Run:
 
     @cached_property
     def known_words(self) -> KnownWords:
-        """Return the words of the training sources, to tell names from them."""
-        return measure_words(self.pairs, self.tokenizers.source)
+        """Return the words of the training sources, to tell names from them, and names that may stand in for others."""
+        return measure_words(self.pairs, self.tokenizers)
 
     def full_model(self) -> Model:
         """Return the model to validate and to save, as `Learner.full_model` does. All processes must call this.
@@ -95,7 +97,11 @@ class Run:
             alignment = measure_alignment(model.eval(), self.dev) if is_best else None
             card = card_of_run(self.config, self.pairs, self.progress, alignment)
             records = {scripts.RECORD: json.dumps(self.scripts), SourceExtent.RECORD: self.extent.as_json()}
-            records |= {KnownWords.RECORD: self.known_words.as_text(), **self.inherited}
+            words = self.known_words
+            dev = [ids.tolist() for ids in self.dev.rows(np.arange(len(self.dev)), SOURCE)] if is_best else []
+            engine = torch_engine([model], self.tokenizers.target)
+            copied = measure_copies(engine, self.tokenizers, dev, words.copied)
+            records |= {KnownWords.RECORD: KnownWords(words.words, copied).as_text(), **self.inherited}
             if self.config.languages:
                 records[languages.RECORD] = languages.languages_json(parse_pair(self.config.languages))
             if alignment:

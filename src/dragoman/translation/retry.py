@@ -6,14 +6,16 @@ neighbours, so that each comes back exactly once.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizers import SideTokenizer
 from dragoman.text import verbatim
 from dragoman.text.glossary import TermMatch
+from dragoman.text.known_words import replace_copies
+from dragoman.text.verbatim.detect import Placeholder
 from dragoman.text.verbatim.kinds import Kinds
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.safeguards import Safeguards
@@ -56,6 +58,7 @@ class Retry:
     bare: Segment  # what follows the label, without its placeholders
     removed: Sequence[verbatim.Removed]
     stand_ins: Sequence[verbatim.StandIn] = ()  # numbers of the bare one, with those that they stand for
+    other_names: Mapping[str, str] = field(default_factory=dict)  # in the bare one, with those that they stand for
     is_first: bool = False  # the first search for the segment, with nothing but its tags taken out
 
     @property
@@ -65,11 +68,16 @@ class Retry:
 
 
 def prepare_retries(
-    segments: Sequence[Segment], tokenizer: SideTokenizer, safeguards: Safeguards, outputs: Sequence[str] | None = None
+    segments: Sequence[Segment],
+    tokenizer: SideTokenizer,
+    safeguards: Safeguards,
+    outputs: Sequence[str] | None = None,
+    copied: Sequence[str] = (),
 ) -> Iterator[Retry]:
     """Yield a Retry for each segment; placeholders are removed from the bare one if the safeguards say so.
 
-    outputs: the first translations; numbers that they have lost are others in the bare segment.
+    outputs: the first translations; numbers that they have lost are others in the bare segment. copied: names that the
+    model copies, which stand there for others.
     """
     labels = [
         find_label(segment.text, safeguards.kinds) if safeguards.placeholders and not segment.prefix else ""
@@ -81,6 +89,10 @@ def prepare_retries(
         for row, (segment, output) in enumerate(zip(segments, outputs, strict=True)):
             lost, _ = verbatim.compare_numbers(segment.text, output, segment.prefix)
             texts[row], stand_ins[row] = verbatim.with_stand_ins(texts[row], lost)
+    others: list[dict[str, str]] = [{} for _ in texts]
+    if safeguards.placeholders and copied:
+        for row, text in enumerate(texts):
+            texts[row], others[row] = with_other_names(text, safeguards.find_names(text), copied)
     bare = [verbatim.remove(text, safeguards.source_kinds) if safeguards.placeholders else (text, []) for text in texts]
     bare = [with_plain_spaces(text, removed, tokenizer) for text, removed in bare]
     ids = tokenizer.encode_sources([text for text, _ in bare])
@@ -88,7 +100,20 @@ def prepare_retries(
         terms = segment.terms
         if text != segment.text and terms:
             terms = move_terms(terms, safeguards.find_terms(text))
-        yield Retry(segment, label, replace(segment, text=text, ids=bare_ids, terms=terms), removed, stand_ins[row])
+        plain = replace(segment, text=text, ids=bare_ids, terms=terms)
+        yield Retry(segment, label, plain, removed, stand_ins[row], others[row])
+
+
+def with_other_names(text: str, names: Sequence[Placeholder], copied: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Return a text with names that are copied in the place of its `names`, and these with those they stand for.
+
+    The last names stay where too few are copied.
+    """
+    free = [name for name in copied if name not in text]
+    others = dict(zip(dict.fromkeys(name.text for name in names), free, strict=False))
+    for name in reversed(names):
+        text = text[: name.start] + others.get(name.text, name.text) + text[name.end :]
+    return text, {other: name for name, other in others.items()}
 
 
 def without_tags(segment: Segment, tokenizer: SideTokenizer, safeguards: Safeguards) -> Retry:
@@ -189,4 +214,6 @@ def restore_placeholders(retry: Retry, text: str, tokens: Ids, annotator: Annota
     words = verbatim.restore(words, retry.bare.text, missing, links, kinds)
     for stand_ins in (wrong, retry.stand_ins):
         words = verbatim.replace_stand_ins(words, stand_ins)
+    for name, original in retry.other_names.items():
+        words = replace_copies(words, name, original)
     return prefix + retry.label + words

@@ -97,6 +97,14 @@ class Safeguards:
         words = self.known_words
         return self.kinds | {verbatim.Finder("name", words.find_names)} if words else self.kinds
 
+    def find_names(self, text: str) -> list[verbatim.Placeholder]:
+        """Return the names in a source, in order."""
+        return [each for each in verbatim.find(text, self.source_kinds) if each.kind == "name"]
+
+    def find_doubtful(self, text: str) -> list[str]:
+        """Return the unknown words of a source that may be names, so that only a reader can say what is right."""
+        return self.known_words.find_doubtful(text) if self.known_words and self.placeholders else []
+
     def bare(self, text: str) -> str:
         """Return the text without its placeholders; all of it if `placeholders` is off."""
         if not self.placeholders or not verbatim.find(text, self.kinds):  # most texts have none
@@ -182,17 +190,14 @@ def judge(
     if segment.prefix_ids and hypothesis.tokens[: len(begun)] != begun:
         faults.append("lost prefix")
     wording = check_wording(segment, text, safeguards, refused)
+    if lacking := [word for word in safeguards.find_doubtful(segment.text) if word.casefold() not in text.casefold()]:
+        wording = replace(wording, flags=(*wording.flags, *(f"unknown {word}" for word in lacking)))
     return Candidate(text, hypothesis, tuple(faults), len(lost) + len(invented) + len(wrong), wording)
 
 
-def replace_worse(candidates: list[Candidate], second: list[Candidate] | None) -> list[Candidate]:
-    """Return the candidates of the first search, or those of the second one if its best is better; best first.
-
-    None: there was no second search.
-    """
-    if second is None or second[0].badness >= candidates[0].badness:
-        return candidates
-    return second
+def replace_worse(candidates: list[Candidate], second: list[Candidate]) -> list[Candidate]:
+    """Return the candidates of the first search, or those of the second one if its best is better; best first."""
+    return candidates if second[0].badness >= candidates[0].badness else second
 
 
 def merge_hypotheses(

@@ -93,13 +93,29 @@ class SegmentSearch:
     def translate(self, segments: Sequence[Segment], search: SearchConfig) -> list[SegmentResult]:
         """Return the candidates for each segment, best first; where the first one was faulty, of two searches."""
         first = self._search_once(segments, search)
-        flagged = [row for row, candidates in enumerate(first) if candidates[0].faults and not segments[row].given]
-        retries = self._retry([(segments[row], first[row][0].text) for row in flagged], search) if flagged else []
-        second = dict(zip(flagged, retries, strict=True))
+        best, retried = list(first), set[int]()
+        for copied in self._ways():
+            flagged = [
+                row
+                for row, (segment, candidates) in enumerate(zip(segments, best, strict=True))
+                if candidates[0].faults
+                and not segment.given
+                and (not copied or self.safeguards.find_names(segment.text))
+            ]
+            if flagged:
+                outputs = [(segments[row], first[row][0].text) for row in flagged]
+                for row, candidates in zip(flagged, self._retry(outputs, search, copied), strict=True):
+                    best[row] = replace_worse(best[row], candidates)
+                retried.update(flagged)
         return [
-            SegmentResult(segment, replace_worse(candidates, second.get(row)), retried=row in second)
-            for row, (segment, candidates) in enumerate(zip(segments, first, strict=True))
+            SegmentResult(segment, candidates, retried=row in retried)
+            for row, (segment, candidates) in enumerate(zip(segments, best, strict=True))
         ]
+
+    def _ways(self) -> list[tuple[str, ...]]:
+        """Return in which ways a faulty translation is repeated: with which other names, none for without its names."""
+        copied = self.safeguards.known_words.copied if self.safeguards.known_words else ()
+        return [copied, ()] if copied else [()]
 
     def _search_once(self, segments: Sequence[Segment], search: SearchConfig) -> list[list[Candidate]]:
         """Return the candidates for each segment, best first, all of one search, or copied where none is needed."""
@@ -150,14 +166,16 @@ class SegmentSearch:
         (retry,) = prepare_retries([segment], self.tokenizers.source, self.safeguards)
         return Candidate(copy_segment(retry, self.annotator, self.safeguards), Hypothesis([], 0.0))
 
-    def _retry(self, flagged: Sequence[tuple[Segment, str]], search: SearchConfig) -> list[list[Candidate]]:
+    def _retry(
+        self, flagged: Sequence[tuple[Segment, str]], search: SearchConfig, copied: Sequence[str]
+    ) -> list[list[Candidate]]:
         """Return the candidates for each segment, best first, of a more careful search without its placeholders.
 
-        flagged: segments and their first translations. See `retry`. Without words, the only candidate is a copy of the
-        segment.
+        flagged: segments and their first translations; copied: names that stand for others. See `retry`. Without
+        words, the only candidate is a copy of the segment.
         """
         segments, outputs = [segment for segment, _ in flagged], [output for _, output in flagged]
-        retries = list(prepare_retries(segments, self.tokenizers.source, self.safeguards, outputs))
+        retries = list(prepare_retries(segments, self.tokenizers.source, self.safeguards, outputs, copied))
         with_words = [retry.bare for retry in retries if retry.has_words]
         hypotheses = iter(self._find_hypotheses(with_words, careful_search(search)))
         return [

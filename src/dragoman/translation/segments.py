@@ -70,7 +70,7 @@ class Wording:
     terms_in_compounds: tuple[str, ...] = ()  # those whose it has as the last part of a longer word
     terms_refused: tuple[str, ...] = ()  # those that would have taken the place of half a compound
     terms_missed: tuple[str, ...] = ()  # those whose it has not, for another reason
-    flags: tuple[str, ...] = ()  # terms that it has not, and forbidden words that it has: 'no brake pad', 'has rey'
+    flags: tuple[str, ...] = ()  # 'no brake pad': a term that it has not; 'has rey': forbidden; 'unknown Kowalczyk'
 
 
 @dataclass(frozen=True)

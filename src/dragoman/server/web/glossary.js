@@ -181,7 +181,7 @@ function drawTerms() {
 
 function drawCount() {
   const count = completeOf(rows()).length;
-  at("#terms-count").textContent = count ? `(${count})` : "";
+  at("#terms-count").textContent = count ? `(${count.toLocaleString(language)})` : "";
   at("#save-terms").disabled = !count;
   const said = sayTwice().join(" ");
   if (at("#terms-twice").textContent !== said) at("#terms-twice").textContent = said;

@@ -30,8 +30,11 @@ function open() {
 function draw() {
   const { value } = at("#better");
   at("#suggestion-copy").disabled = !value.trim();
-  at("#suggestion-send").disabled = !value.trim() || value === corrected.original;
+  at("#suggestion-send").disabled = !value.trim() || bare(value) === bare(corrected.original);
 }
+
+// The server keeps no correction of spaces alone.
+const bare = (text) => text.replaceAll(/[^\S\n]+/g, " ").replaceAll(/^ | $/gm, "");
 
 function close() {
   if (unsent) clearTrouble();
