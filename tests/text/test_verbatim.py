@@ -333,3 +333,19 @@ def test_tags_may_be_nested_as_deep_as_they_like():
     text = "<b>" * 4000 + "word" + "</b>" * 4000
     plain, removed = remove(text)
     assert restore("Wort", plain, removed, [(0, 0)]) == text.replace("word", "Wort")
+
+
+@pytest.mark.parametrize(
+    ("alignment", "restored"),
+    [
+        ([(0, 0), (9, 11), (16, 22)], "Öffnen Sie <b>den Ordner</b> jetzt"),  # the article alone would say nothing
+        ([(0, 0), (9, 15), (16, 22)], "Öffnen Sie den <b>Ordner</b> jetzt"),
+    ],
+)
+def test_tags_of_a_longer_word_are_not_around_an_article_alone(alignment: list[tuple[int, int]], restored: str):
+    plain, removed = remove("Open the <b>folder</b> now")
+    assert restore("Öffnen Sie den Ordner jetzt", plain, removed, alignment) == restored
+    plain, removed = remove("Open <b>the</b> folder now")  # the control: an article has an article
+    assert restore("Öffnen Sie den Ordner jetzt", plain, removed, [(5, 11), (9, 15)]) == (
+        "Öffnen Sie <b>den</b> Ordner jetzt"
+    )

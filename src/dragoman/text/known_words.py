@@ -16,7 +16,9 @@ from dragoman.text.particles import swap_noun
 WORD = re.compile(r"[^\W\d_](?:[\w'’.-]*[^\W_])?")
 POSSESSIVE = re.compile(r"['’](?:s|S)?$")
 SENTENCE_END = re.compile(r"[.!?:…。！？]['\"”’»)\]]*\s*$")
-SHOUTED = 0.6  # of the words of a text begin with capitals: a title, which says nothing of names
+PARTICLE = re.compile(r"\s(?:(?:al|bin|da|de|del|den|der|di|du|el|la|le|van|von|y)[\s-])?")  # inside a name
+ARTICLE = re.compile("^(?:al|el|ul)-(?=.)")  # of an Arabic name
+SHOUTED = 0.6  # of the known words of a text begin with capitals: a title, which says nothing of names
 NOUNS = 0.4  # of all words have capitals where a language writes all nouns so
 COPIED = "\tcopied"  # what follows such a name in the record
 OFTEN, KEPT_SHARE, CANDIDATES = 5, 0.9, 12  # how often a name is read, and in what share of its pairs it is copied
@@ -75,13 +77,15 @@ class KnownWords:
         names: list[tuple[int, int]] = []
         doubtful: list[tuple[int, int]] = []
         words = [(match.start(), match.start() + len(POSSESSIVE.sub("", match[0]))) for match in WORD.finditer(text)]
-        capitals = sum(text[start].isupper() for start, _ in words)
-        if not capitals or capitals > SHOUTED * len(words) or self.nouns_have_capitals:
+        if self.nouns_have_capitals or not any(text[start].isupper() for start, _ in words):
             return names, doubtful
         unknown = [self._may_be_name(text[start:end]) for start, end in words]
+        known = [text[start] for (start, _), is_unknown in zip(words[1:], unknown[1:], strict=True) if not is_unknown]
+        if sum(map(str.isupper, known)) > SHOUTED * len(known) or text.isupper():
+            return names, doubtful
         for index, (start, end) in enumerate(words):
             begins = index == 0 or bool(SENTENCE_END.search(text[words[index - 1][0] : start]))
-            if names and unknown[index] and text[names[-1][1] : start] == " ":
+            if names and unknown[index] and PARTICLE.fullmatch(text, names[-1][1], start):
                 names[-1] = names[-1][0], end
             elif unknown[index] and (
                 not begins
@@ -95,6 +99,7 @@ class KnownWords:
 
     def _may_be_name(self, word: str) -> bool:
         """Return whether a word has a capital, is not known, and is no compound with a known part, as "Ubuntu-like"."""
+        word = ARTICLE.sub("", word)
         return (
             len(word) > 1
             and word[0].isupper()

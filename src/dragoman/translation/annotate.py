@@ -200,19 +200,26 @@ class Annotator:
             pair.whole_links(of_segment) if pair else of_segment for pair, of_segment in zip(bare, links, strict=True)
         ]
 
-    def character_links(self, source: Ids, target: Ids, tag: Ids) -> list[tuple[int, int]] | None:
-        """Return pairs of a character of the source and the character of the output that translates it, by index.
+    def character_links(
+        self, sources: Sequence[Ids], targets: Sequence[Ids], tags: Sequence[Ids]
+    ) -> list[list[tuple[int, int]] | None]:
+        """Return for each pair the characters of the source with those of the output that translate them, by index.
 
-        They are the first characters of words. source, target, tag: token ids without EOS; `tag` are those of the tag
-        in front of the source. None where the model cannot tell: it has no attention over its source, or the output is
-        too long for it.
+        They are the first characters of words. sources, targets, tags: token ids without EOS; `tags` are those of the
+        tag in front of each source. None where the model cannot tell: it has no attention over its source, or the
+        output is too long for it.
         """
-        if self.alignment is None or len(target) >= max_positions(self.model):
-            return None
-        (weights,) = self._attention(self.alignment, [source], [target], [tag])
-        target_words, source_words = words(self.tokenizers.target, target), words(self.tokenizers.source, source)
-        links = character_links(merge_tokens(weights, target_words, source_words), target_words, source_words)
-        return [(source_start, target_start) for (source_start, _), (target_start, _) in links]
+        links: list[list[tuple[int, int]] | None] = [None] * len(sources)
+        rows = [row for row, target in enumerate(targets) if self.alignment and len(target) < max_positions(self.model)]
+        if not rows or self.alignment is None:
+            return links
+        chosen = ([side[row] for row in rows] for side in (sources, targets, tags))
+        for row, weights in zip(rows, self._attention(self.alignment, *chosen), strict=True):
+            target_words = words(self.tokenizers.target, targets[row])
+            source_words = words(self.tokenizers.source, sources[row])
+            merged = merge_tokens(weights, target_words, source_words)
+            links[row] = [(s[0], t[0]) for s, t in character_links(merged, target_words, source_words)]
+        return links
 
     def links_by_loss(self, source: Ids, target: Ids, tag: Ids, starts: Sequence[int]) -> list[tuple[int, int]]:
         """Return links as `character_links` does, for some words of the source: those that begin at `starts`.

@@ -21,6 +21,7 @@ from dragoman.translation.annotate import Annotator
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.segments import Segment
 
+Links = list[tuple[int, int]]  # pairs of a character of a source and the one that translates it, by index
 CAREFUL_BEAM, CAREFUL_NGRAM = 4, 3
 BETWEEN = re.compile(r"[\s()\[\]:;,.–—-]*")  # placeholders of a label
 MAX_WORDS_IN_TAGS = 16  # each costs a pass of the model; attention is good enough to find the place of many
@@ -60,6 +61,11 @@ class Retry:
     stand_ins: Sequence[verbatim.StandIn] = ()  # numbers of the bare one, with those that they stand for
     other_names: Mapping[str, str] = field(default_factory=dict)  # in the bare one, with those that they stand for
     is_first: bool = False  # the first search for the segment, with nothing but its tags taken out
+
+    @property
+    def needs_links(self) -> bool:
+        """Return whether there may be anything to put back: a placeholder, or a number that is lost."""
+        return bool(self.removed) or any(map(str.isdecimal, self.bare.text))
 
     @property
     def has_words(self) -> bool:
@@ -166,20 +172,36 @@ def words_in_tags(retry: Retry) -> list[int]:
     return [start for start in starts if any(first <= start < last for first, last in spans)]
 
 
-def copy_segment(retry: Retry, annotator: Annotator, safeguards: Safeguards) -> str:
+def find_links(retries: Sequence[Retry], tokens: Sequence[Ids], annotator: Annotator) -> list[Links | None]:
+    """Return for each segment the links of the bare one and of its translation, see `Annotator.character_links`.
+
+    Those of words in tags are found by leaving the words out, where these are few. tokens: those of the translations.
+    """
+    bare = [retry.bare for retry in retries]
+    of_segments = annotator.character_links([each.ids for each in bare], tokens, [each.tag_ids for each in bare])
+    for row, (retry, links) in enumerate(zip(retries, of_segments, strict=True)):
+        starts = words_in_tags(retry)
+        if links and 0 < len(starts) <= MAX_WORDS_IN_TAGS:
+            others = [link for link in links if link[0] not in starts]
+            by_loss = annotator.links_by_loss(retry.bare.ids, tokens[row], retry.bare.tag_ids, starts)
+            of_segments[row] = others + by_loss
+    return of_segments
+
+
+def copy_segment(retry: Retry, safeguards: Safeguards) -> str:
     """Return the translation of a segment without words: the segment itself, after its prefix if it has one.
 
     A segment that begins with its prefix has it already.
     """
     if retry.segment.text.strip().startswith(retry.segment.prefix):
         return retry.segment.text
-    return restore_placeholders(retry, f"{retry.segment.prefix} {retry.bare.text}", [], annotator, safeguards).strip()
+    return restore_placeholders(retry, f"{retry.segment.prefix} {retry.bare.text}", None, safeguards).strip()
 
 
-def restore_placeholders(retry: Retry, text: str, tokens: Ids, annotator: Annotator, safeguards: Safeguards) -> str:
+def restore_placeholders(retry: Retry, text: str, links: Links | None, safeguards: Safeguards) -> str:
     """Return `text`, the translation of the bare segment, with the placeholders of the original and no others.
 
-    tokens: those of the translation, for its alignment. The prefix stays as it is, and a placeholder in it counts as
+    links: see `find_links`; None where there are none. The prefix stays as it is, and a placeholder in it counts as
     restored. Without the safeguard `placeholders` the text is returned as it is.
     """
     if not safeguards.placeholders:
@@ -198,19 +220,15 @@ def restore_placeholders(retry: Retry, text: str, tokens: Ids, annotator: Annota
             in_prefix[placeholder.text] -= 1
         else:
             missing.append(placeholder)
-    links = None
     kept = Counter(placeholder.text for placeholder in verbatim.find(retry.bare.text, kinds))
-    if Counter(placeholder.text for placeholder in verbatim.find(words, kinds)) - kept:
-        words = verbatim.remove(words, kinds)[0]  # some are invented; without them no alignment fits
-    elif all_links := annotator.character_links(retry.bare.ids, tokens, retry.bare.tag_ids):
-        if len(starts := words_in_tags(retry)) <= MAX_WORDS_IN_TAGS:
-            others = [link for link in all_links if link[0] not in starts]
-            all_links = others + annotator.links_by_loss(retry.bare.ids, tokens, retry.bare.tag_ids, starts)
-        links = [(source, target - len(prefix)) for source, target in all_links if target >= len(prefix)]
+    if Counter(placeholder.text for placeholder in verbatim.find(words, kinds)) - kept:  # some are invented
+        words, links = verbatim.remove(words, kinds)[0], None  # without them no alignment fits
     wrong: Sequence[verbatim.StandIn] = ()
     if not retry.is_first:  # a second search may find what is better than a number put in
         lacking, wrong = verbatim.mend_numbers(retry.bare.text, words, prefix)
         missing = sorted([*missing, *lacking], key=lambda item: item.offset)
+    if links:
+        links = [(source, target - len(prefix)) for source, target in links if target >= len(prefix)]
     words = verbatim.restore(words, retry.bare.text, missing, links, kinds)
     for stand_ins in (wrong, retry.stand_ins):
         words = verbatim.replace_stand_ins(words, stand_ins)

@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import compress
 
 from dragoman.alignment.heads import AlignmentHead, default_head
 from dragoman.config import SearchConfig
@@ -29,6 +28,7 @@ from dragoman.translation.retry import (
     Retry,
     careful_search,
     copy_segment,
+    find_links,
     prepare_retries,
     restore_placeholders,
     without_tags,
@@ -130,15 +130,15 @@ class SegmentSearch:
             if searched[row] and self._takes_tags_out(segment)
         }
         read = [tagless[row].bare if row in tagless else segment for row, segment in enumerate(segments)]
-        hypotheses = iter(self._find_hypotheses(list(compress(read, searched)), search))
+        rows = [row for row, is_searched in enumerate(searched) if is_searched]
+        hypotheses = self._find_hypotheses([read[row] for row in rows], search)
+        found = dict(zip(rows, hypotheses, strict=True))
+        restored = self._restore(tagless, found)
         return [
-            [
-                self._restore(tagless[row], hypothesis)
-                if row in tagless
-                else self._judge(segment, self._text(hypothesis), hypothesis)
-                for hypothesis in next(hypotheses)
-            ]
-            if searched[row]
+            restored[row]
+            if row in restored
+            else [self._judge(segment, self._text(hypothesis), hypothesis) for hypothesis in found[row]]
+            if row in found
             else [self._without_search(segment)]
             for row, segment in enumerate(segments)
         ]
@@ -164,7 +164,7 @@ class SegmentSearch:
         if not segment.prefix:
             return Candidate(segment.text.strip(), Hypothesis([], 0.0))
         (retry,) = prepare_retries([segment], self.tokenizers.source, self.safeguards)
-        return Candidate(copy_segment(retry, self.annotator, self.safeguards), Hypothesis([], 0.0))
+        return Candidate(copy_segment(retry, self.safeguards), Hypothesis([], 0.0))
 
     def _retry(
         self, flagged: Sequence[tuple[Segment, str]], search: SearchConfig, copied: Sequence[str]
@@ -176,19 +176,25 @@ class SegmentSearch:
         """
         segments, outputs = [segment for segment, _ in flagged], [output for _, output in flagged]
         retries = list(prepare_retries(segments, self.tokenizers.source, self.safeguards, outputs, copied))
-        with_words = [retry.bare for retry in retries if retry.has_words]
-        hypotheses = iter(self._find_hypotheses(with_words, careful_search(search)))
+        with_words = {row: retry for row, retry in enumerate(retries) if retry.has_words}
+        hypotheses = self._find_hypotheses([retry.bare for retry in with_words.values()], careful_search(search))
+        restored = self._restore(with_words, dict(zip(with_words, hypotheses, strict=True)))
         return [
-            [self._restore(retry, hypothesis) for hypothesis in next(hypotheses)]
-            if retry.has_words
-            else [Candidate(copy_segment(retry, self.annotator, self.safeguards), Hypothesis([], 0.0))]
-            for retry in retries
+            restored[row] if row in restored else [Candidate(copy_segment(retry, self.safeguards), Hypothesis([], 0.0))]
+            for row, retry in enumerate(retries)
         ]
 
-    def _restore(self, retry: Retry, hypothesis: Hypothesis) -> Candidate:
-        """Return the candidate of a hypothesis for the bare segment, with the placeholders of the whole one."""
-        text = restore_placeholders(retry, self._text(hypothesis), hypothesis.tokens, self.annotator, self.safeguards)
-        return self._judge(retry.segment, text, hypothesis)
+    def _restore(self, retries: Mapping[int, Retry], hypotheses: Mapping[int, Ranked]) -> dict[int, list[Candidate]]:
+        """Return the candidates of hypotheses for bare segments, with the placeholders of the whole ones, by row."""
+        pairs = [(row, retry, hypothesis) for row, retry in retries.items() for hypothesis in hypotheses[row]]
+        linked = [(retry, hypothesis.tokens) for _, retry, hypothesis in pairs if retry.needs_links]
+        links = iter(find_links([retry for retry, _ in linked], [tokens for _, tokens in linked], self.annotator))
+        candidates: dict[int, list[Candidate]] = {row: [] for row in retries}
+        for row, retry, hypothesis in pairs:
+            of_pair = next(links) if retry.needs_links else None
+            text = restore_placeholders(retry, self._text(hypothesis), of_pair, self.safeguards)
+            candidates[row].append(self._judge(retry.segment, text, hypothesis))
+        return candidates
 
     def _judge(self, segment: Segment, text: str, hypothesis: Hypothesis) -> Candidate:
         """Return the candidate with this text, flagged wherever it breaks the safeguards."""

@@ -28,7 +28,7 @@ REPLACED_SIGN = re.compile(r"[%{$]|<\?")  # as SIGN, for these
 ENCODED = re.compile("%[0-9A-Fa-f]{2}")  # a byte of a URL
 POSITIONAL = re.compile(r"%(?!%|\(|\d+\$|L?\d+$).+ | \{(?:![rsa])?(?::.*)?\}", re.VERBOSE)
 MARKS: dict[Kind, str] = {"brace": "{}", "printf": "%"}
-LIKE = 0.75  # of the letters of a name and of what another language makes of it
+LIKE, VERY_LIKE = 0.75, 0.87  # of the letters of a name and of what another language makes of it
 URL_END = ".,;:!?'*"  # belong to the sentence around an address
 BRACKETS = {")": "(", "]": "[", "}": "{"}
 
@@ -177,7 +177,10 @@ def _is_like(word: str, name: str) -> bool:
         return False
     plain, like = ("".join(filter(str.isalpha, unicodedata.normalize("NFD", text))).casefold() for text in (word, name))
     is_cut = len(plain) < len(like) and like.startswith(plain)
-    return not is_cut and SequenceMatcher(None, plain, like, autojunk=False).ratio() >= LIKE
+    is_as_long = plain.startswith(like) or abs(len(plain) - len(like)) <= 1
+    return not is_cut and SequenceMatcher(None, plain, like, autojunk=False).ratio() >= (
+        LIKE if is_as_long else VERY_LIKE
+    )
 
 
 def _localised_shortcut(text: str) -> str:

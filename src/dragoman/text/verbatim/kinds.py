@@ -89,18 +89,19 @@ PATTERNS: dict[Kind, str] = {
           \.(?:{EXTENSIONS})(?!\w) )""",
     "file": rf"""(?<![\w/.\\-])(?:\*|[\w-]++(?:\.(?!(?:{EXTENSIONS})(?![\w-]|\.\w))[\w-]++)*+)
         \.(?:{EXTENSIONS})(?![\w-]|\.\w)""",
-    "option": r"(?<![\w-])(?:--[A-Za-z](?:[\w-]*\w)?(?:=[^\s,;)\]'\"]{0,200}[^\s,;.)\]'\"])?|-[A-Za-z](?![\w-]))",
+    "option": r"""(?<![\w-])(?:
+        --[A-Za-z](?:[\w-]*\w)?(?:=[^\s,;)\]'\"]{0,200}[^\s,;.)\]'\"])? | -[A-Za-z]\d{0,4}(?![\w-]) )""",
     "shortcut": rf"""(?<![\w+])(?:{MODIFIERS})(?:\s?\+\s?(?:{KEY}))++""",
     "date": r"(?<![\w.-])\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2})?(?:Z|[+-]\d{2}:\d{2})?)?(?!\w|-\d)",
     "version": r"""(?<![\w.,])(?: v\d++(?:\.\d++)++
         | (?!\d{1,2}\.\d{1,2}\.\d{4}(?!\d)|\d{1,3}(?:\.\d{3})+(?!\d|\.\d))\d++(?:\.\d++){2,}+ )
-        (?:[-.]?(?:alpha|beta|rc|dev|pre)\.?\d*+)?(?!\w|\.\d)""",
+        (?:[-.]?(?:alpha|beta|rc|dev|pre)(?:\.?\d++)?+)?(?!\w|\.\d)""",
     "hex": r"""(?<![\w\#-])(?:0[xX][0-9A-Fa-f]++ | \#(?:[0-9A-Fa-f]{8}|[0-9A-Fa-f]{6}|(?=[a-f]*\d)[0-9A-Fa-f]{3})
         | [0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12} | (?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2})(?!\w)""",
     "phone": r"(?<![\w+])\+\d{1,3}(?:[ ./()-]{1,2}\d{1,5}){2,6}(?!\w)|(?<![\w-])\d{2,5}(?:-\d{1,7}){2,5}(?![\w-])",
-    "part": r"(?<![\w+-])(?=[A-Z-]*\d)[A-Z][A-Z0-9]*+(?:-[A-Z0-9]++)*+(?![A-Za-z0-9_])|U\+[0-9A-F]{4,6}(?!\w)",
-    "identifier": r"""(?<![\w$%])(?: [A-Za-z][A-Za-z0-9]*+(?:_++[A-Za-z0-9]++)++ | [a-z]++(?:[A-Z][a-z0-9]++)++ )
-        (?:\(\))?(?!\w)""",
+    "part": r"(?<![\w+/-])(?=[A-Z/-]*\d)[A-Z][A-Z0-9]*+(?:[-/][A-Z0-9]++)*+(?![A-Za-z0-9_/])|U\+[0-9A-F]{4,6}(?!\w)",
+    "identifier": r"""(?<![\w$%:])(?: [A-Za-z_]\w*+(?:::[A-Za-z_]\w*+)++ | _?[A-Za-z][A-Za-z0-9]*+(?:_++[A-Za-z0-9]++)++
+        | [a-z]++(?:[A-Z][a-z0-9]++)++ | [a-z]{2,}+(?:[A-Z]++[a-z0-9]*+)++ )(?:\(\))?(?!\w)""",
     "handle": r"(?<![\w@/.:])@[A-Za-z0-9_](?:[\w.-]*\w)(?:@[\w-]+(?:\.[\w-]+)+)?",
     "hashtag": r"(?<![\w&/\#])\#(?=\d*[^\W\d])\w++",
     "shortcode": r"(?<![\w:]):[a-z][a-z0-9_+-]{1,30}:(?![\w:])",
@@ -125,7 +126,7 @@ ORDER: tuple[Kind, ...] = (
 # What a text must have to have any of some kinds. Most texts have none of these, so that no pattern need be tried.
 SIGNS: dict[str, set[Kind]] = {
     "[0-9]": {"hex", "date", "version", "phone", "part"},
-    r"[/+_]|\.\w|(?<!\w)-[-A-Za-z]|[a-z][A-Z]|\\\w": {"path", "file", "option", "shortcut", "identifier"},
+    r"[/+_]|\.\w|(?<!\w)-[-A-Za-z]|[a-z][A-Z]|\\\w|::": {"path", "file", "option", "shortcut", "identifier"},
     rf"[@`<{{$%&\[\\\#\u20e3]|:[A-Za-z(/]|__|[wW]{{3}}\.|{PICTURE}": {
         "template", "url", "email", "code", "tag", "brace", "variable", "shortcode", "printf", "entity", "escape",
         "handle", "hashtag", "emoji",

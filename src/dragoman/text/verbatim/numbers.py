@@ -27,7 +27,7 @@ SEPARATOR = re.compile(r"\D")
 POINTS = ".,:\u066b"  # what may stand before a fraction, or the minutes of 10:30, which are 10.30 elsewhere
 # Signs that belong to a number, and the words that people write for them.
 SIGNS = {
-    "%": "%|percent|per cent|Prozent|pour cent|por ?ciento|퍼센트|프로|パーセント|百分",
+    "%": r"%|percent|per cent|Prozent|pour cent|por ?ciento|퍼센트|\d ?프로|パーセント|百分",
     "$": r"\$|dollar|dólar|USD|달러|ドル|美元",
     "€": "€|euro|EUR|유로|ユーロ|欧元",
     "£": "£|pound|Pfund|libra|livre|GBP|파운드|ポンド|英镑",
@@ -87,8 +87,9 @@ def find_numbers(text: str, source: str | None = None) -> list[Number]:
 def compare_numbers(source: str, output: str, prefix: str = "") -> tuple[list[str], list[str]]:
     """Return the numbers that the output lost and those that it invented, as their texts have them.
 
-    A small number that the source does not have is not invented where none is lost: it may stand for a word. Nor are
-    those that the prefix of the output was asked to have; each of them stands for a number that is lost.
+    A small number that the source does not have is not invented where none is lost: it may stand for a word, unless it
+    follows another one without a space. Nor are those that the prefix of the output was asked to have; each of them
+    stands for a number that is lost.
     """
     if not any(map(str.isdecimal, source + output)):  # most texts
         return [], []
@@ -108,7 +109,8 @@ def compare_numbers(source: str, output: str, prefix: str = "") -> tuple[list[st
     extra = [number for index, number in enumerate(in_output) if index in free]
     invented = [number for number in extra if not number.readings & asked]
     missing, extra = missing[len(extra) - len(invented) :], invented
-    if not missing and all(number.is_small for number in extra):
+    ends = {number.end for number in in_output}
+    if not missing and all(number.is_small and number.start not in ends for number in extra):
         return [], []
     if (
         sorted(_digits(missing)) == sorted(_digits(extra))

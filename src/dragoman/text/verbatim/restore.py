@@ -35,6 +35,7 @@ LETTERS = r"[[\p{L}\p{N}\p{M}_\u200c\u200d\u00ad]--[\p{Han}\p{Hiragana}]]++"
 TOKEN = regex.compile(
     rf"(?xV1) (?:\p{{Sc}}(?=\p{{N}}))?+ {LETTERS} (?:['’.,:\-‑·/@&+=\\]{LETTERS})*+ | \p{{RI}}{{2}}\p{{M}}*+ | (?!\s)\X"
 )
+SHORT, MOST_SHORT = 4, 3  # letters of an article or a preposition; how many words may be such until one is none
 SEPARATING = {"br", "hr", "p", "div", "li", "td", "th", "tr"}  # tags that end a word
 UNSPACED_LETTER = regex.compile(f"[{UNSPACED}]")
 SPACE_AFTER = regex.compile(r"[\p{L}\p{N}\p{M}_.,;:!?…%)\]}»”’]")
@@ -201,6 +202,7 @@ class _GapFinder:
         tokens: Sequence[tuple[int, int]],
         alignment: Sequence[tuple[int, int]] | None,
     ):
+        self.plain, self.words = plain, [translation[start:end] for start, end in tokens]
         self.token_ends = [end for _, end in tokens]
         self.last_gap = len(tokens)
         self.aligned = bool(alignment)
@@ -235,6 +237,17 @@ class _GapFinder:
             return self.aligned_tokens[index] if has_word else self.last_gap
         return self.aligned_tokens[index - 1] + 1 if has_word else 0
 
+    def past_articles(self, start: int, end: int, first: int, last: int) -> int:
+        """Return the gap where a pair of tags around the translation of plain[first:last] ends: `end`, or a later one.
+
+        A longer word has often no translation of its own but an article or the like, beside the word that was meant.
+        """
+        if not all(map(_is_short, self.words[start:end])) or all(map(_is_short, self.plain[first:last].split())):
+            return end
+        following = self.words[end : end + MOST_SHORT]
+        reached = next((index for index, word in enumerate(following) if word[0].isalpha() and not _is_short(word)), -1)
+        return end + reached + 1
+
     def outer_gap(self, offset: int) -> int | None:
         """Return the gap for an offset before the first word or after the last one; None for offsets between words.
 
@@ -248,6 +261,11 @@ class _GapFinder:
                 return bisect_right(self.token_ends, self.length - remaining)
             return self.gap_after_words
         return None
+
+
+def _is_short(word: str) -> bool:
+    """Return whether a word may be an article or a preposition: it is a short one in letters that have capitals."""
+    return len(word) <= SHORT and word.lower() != word.upper()
 
 
 def _common_prefix(first: str, second: str) -> int:
@@ -323,6 +341,8 @@ def _placements(removed: Sequence[Removed], gaps: _GapFinder) -> list[_Placement
                     end = min(1, gaps.last_gap)
             elif outer_start is not None and outer_end is not None:  # all words are inside
                 start, end = outer_start, outer_end
+            else:
+                end = gaps.past_articles(start, end, opening_offset, item.offset)
             pair.start, pair.end = start, max(start, end)
             stack[-1].children.append(pair)
         else:
