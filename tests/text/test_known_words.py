@@ -24,7 +24,7 @@ KNOWN = known_words([*TEXTS, "Ask for it related to you in the end", "open this 
         ("The file. Kowalczyk sent it", []), ("the Quixo-related file", []),
         ("Ask Anna, Björk and Åsa for it", ["Björk", "Åsa"]),
         ("Ask Li Wei For The Big File", []), ("ASK KOWALCZYK", []), ("the file ask kowalczyk", []),
-        ("Did Nguyễn Văn Hùng ask?", ["Nguyễn Văn Hùng"]), ("Ask Tariq al-Masri for it", ["Tariq al-Masri"]),
+        ("Ask Nguyễn Văn Hùng?", ["Nguyễn Văn Hùng"]), ("Ask Tariq al-Masri for it", ["Tariq al-Masri"]),
         ("Ask Ludwig van Veen and Ottoline", ["Ludwig van Veen", "Ottoline"]),
         ("in B and in A1", []), ("", []),
     ],
