@@ -174,6 +174,8 @@ def is_right(case: Case, text: str) -> bool:
 
 def share(count: int, total: int) -> str:
     """Return a count with its share in per cent and Wilson's interval of 95 %."""
+    if not total:
+        return "none"
     z, p = 1.96, count / total
     middle, spread = p + z * z / (2 * total), z * sqrt(p * (1 - p) / total + z * z / (4 * total * total))
     low, high = (100 * (middle + sign * spread) / (1 + z * z / total) for sign in (-1, 1))

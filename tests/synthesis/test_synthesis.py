@@ -34,8 +34,7 @@ from dragoman.synthesis.job import Job, LocatedText, start_record
 from dragoman.synthesis.noise import BLANK, FARTHEST, add_noise
 from dragoman.synthesis.progress import TextProgress
 from dragoman.synthesis.shard import Shard
-from dragoman.text.faults import find_faults
-from dragoman.translation.safeguards import NO_SAFEGUARDS
+from dragoman.translation.translation import Translation
 from dragoman.translation.translator import Translator
 
 FAST = SearchConfig(beam=1, extra_length=5)
@@ -84,20 +83,16 @@ def test_pair_is_a_source_and_what_the_teacher_makes_of_it(trained: Path, corpus
     job = Job(trained, CorpusSpec((corpus[1],)), tmp_path / "out.tsv", FAST, block=3)
     record = make(job)
     sources = [source for source, _ in read_corpus([corpus[1]]).pairs]
-    translations = Translator.load(trained, FAST, NO_SAFEGUARDS).translate(sources)
-    expected_pairs = [
-        (text, one.text)
-        for text, one in zip(sources, translations, strict=True)
-        if not find_faults(text, one.text, finished=one.finished)
-    ]
+    translations = Translator.load(trained, FAST).translate(sources)
+    expected_pairs = [(text, one.text) for text, one in zip(sources, translations, strict=True) if not one.flags]
     assert read_corpus([str(job.out)]).pairs == expected_pairs
     assert record
     assert record["pairs"] == len(expected_pairs) > 5
-    # The targets of the corpus play no part; another beam does (the control).
+    # The targets of the corpus play no part; noise does (the control).
     without = CorpusSpec((write_tsv(tmp_path / "without.tsv", [(source, "") for source in sources]),))
     for out, same, change in (
         ("a", True, {"text": without}),
-        ("b", False, {"search": SearchConfig(4, extra_length=5)}),
+        ("b", False, {"noise": 1}),
     ):
         other = replace(job, out=tmp_path / f"{out}.out.tsv", **change)
         make(other)
@@ -107,7 +102,7 @@ def test_pair_is_a_source_and_what_the_teacher_makes_of_it(trained: Path, corpus
 def test_back_translation_keeps_the_text_as_the_target(job: Job):
     job = replace(job, noise=None)
     make(job)
-    translator = Translator.load(job.model, FAST, NO_SAFEGUARDS)
+    translator = Translator.load(job.model, FAST)
     made = read_corpus([str(job.out)]).pairs
     assert made == [(translator.translate([text])[0].text.strip(), text) for _, text in made]
 
@@ -149,11 +144,17 @@ def test_synthesis_loses_and_invents_no_text(
 @pytest.mark.parametrize("every", [1, 2, 10])
 def test_teacher_that_mostly_fails_is_reported(job: Job, every: int, monkeypatch: pytest.MonkeyPatch):
     """Every translation but each tenth, each second or none has a fault; blank lines are not the teacher's."""
-    calls = itertools.count()
-    monkeypatch.setattr(blocks, "find_faults", lambda *_, **__: () if next(calls) % every == 0 else ("loop",))
+    calls, translate = itertools.count(), Translator.translate
+
+    def translate_badly(*arguments: Any) -> list[Translation]:
+        flags = (() if next(calls) % every == 0 else ("lost %s",) for _ in itertools.repeat(None))
+        return [replace(each, flags=next(flags)) for each in translate(*arguments)]
+
+    monkeypatch.setattr(Translator, "translate", translate_badly)
     record = make(job)
     assert record
     assert any("trained well enough" in note for note in record["notes"]) == (every == 10)
+    assert (record["left_out"].get("translations with a fault (lost)", 0) > 0) == (every > 1)
 
 
 def test_omitted_lines_are_counted_and_printed_pairs_can_be_trained_on(

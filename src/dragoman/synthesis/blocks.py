@@ -19,11 +19,11 @@ from dragoman.storage.writing import atomic_file, delete_folder, fingerprint, na
 from dragoman.synthesis.job import Job, LocatedText, Record, as_json, inputs_changed_error
 from dragoman.synthesis.noise import add_noise
 from dragoman.synthesis.progress import TextProgress
-from dragoman.text.faults import find_faults
-from dragoman.translation.safeguards import NO_SAFEGUARDS
 from dragoman.translation.translator import Translator
 
 FAULTY = "translations with a fault"  # a reason to leave out, followed by the fault
+# Flags that say what is lost, by their first word.
+KINDS_OF_FLAGS = {"number": "another number", "lost": "lost", "invented": "invented", "unknown": "unknown word"}
 
 
 def make_blocks(
@@ -37,7 +37,6 @@ def make_blocks(
     translator = Translator.load(
         job.model,
         job.search,
-        NO_SAFEGUARDS,
         device=device,
         engine=job.engine,
         compute_type=job.compute_type,
@@ -103,8 +102,9 @@ def translate_block(
     translations = translator.translate([texts[index] for index in usable], [job.tag] * len(usable))
     for index, translation in zip(usable, translations, strict=True):
         text = one_column(translation.text)
-        if faults := find_faults(texts[index], text, finished=translation.finished):
-            left_out.setdefault(f"{FAULTY} ({faults[0]})", []).append(block[index].location)
+        if translation.flags:
+            reason = KINDS_OF_FLAGS.get(translation.flags[0].split()[0], translation.flags[0])
+            left_out.setdefault(f"{FAULTY} ({reason})", []).append(block[index].location)
         else:
             yield index, texts[index], text
 

@@ -67,7 +67,7 @@ def find(text: str, kinds: Kinds = KINDS) -> list[Placeholder]:
     """Return the placeholders of these kinds in order, without overlaps.
 
     kinds: WITH_NUMBERS has amounts with a unit and times of day, too; TAGS has tags alone, save those in code or a URL.
-    What a finder of the user's own finds goes before all others.
+    What a finder of the user's own finds goes before all others, and names come last.
     """
     chosen = {kind.kind if isinstance(kind, Finder) else kind for kind in kinds}
     return [placeholder for placeholder in _find(text, kinds | KINDS) if placeholder.kind in chosen]
@@ -78,15 +78,15 @@ def _find(text: str, wanted: Kinds) -> list[Placeholder]:
     if not finders:
         return _find_in_table(text, wanted)
     placeholders: list[Placeholder] = []
-    spans = [(start, end, finder.kind) for finder in finders for start, end in finder.find(text)]
-    for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
-        if not placeholders or start >= placeholders[-1].end:
-            placeholders.append(Placeholder(start, end, text[start:end], kind))
-    others = _find_in_table(text, wanted)
-    free = [
-        each for each in others if all(each.end <= taken.start or taken.end <= each.start for taken in placeholders)
-    ]
-    return sorted([*placeholders, *free], key=lambda placeholder: placeholder.start)
+    found = [(start, end, finder.kind) for finder in finders for start, end in finder.find(text)]
+    of_finders = [Placeholder(start, end, text[start:end], kind) for start, end, kind in found]
+    of_finders.sort(key=lambda each: (each.start, -each.end))
+    own = [each for each in of_finders if each.kind != "name"]
+    names = [each for each in of_finders if each.kind == "name"]
+    for each in (*own, *_find_in_table(text, wanted), *names):
+        if all(each.end <= taken.start or taken.end <= each.start for taken in placeholders):
+            placeholders.append(each)
+    return sorted(placeholders, key=lambda placeholder: placeholder.start)
 
 
 def _find_in_table(text: str, wanted: Kinds) -> list[Placeholder]:
@@ -177,7 +177,7 @@ def _is_like(word: str, name: str) -> bool:
         return False
     plain, like = ("".join(filter(str.isalpha, unicodedata.normalize("NFD", text))).casefold() for text in (word, name))
     is_cut = len(plain) < len(like) and like.startswith(plain)
-    is_as_long = plain.startswith(like) or abs(len(plain) - len(like)) <= 1
+    is_as_long = -1 <= len(plain) - len(like) <= (2 if plain.startswith(like) else 1)
     return not is_cut and SequenceMatcher(None, plain, like, autojunk=False).ratio() >= (
         LIKE if is_as_long else VERY_LIKE
     )
