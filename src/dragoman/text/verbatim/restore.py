@@ -242,7 +242,8 @@ class _GapFinder:
 
         A longer word has often no translation of its own but an article or the like, beside the word that was meant.
         """
-        if not all(map(_is_short, self.words[start:end])) or all(map(_is_short, self.plain[first:last].split())):
+        enclosed, enclosed_source = self.words[start:end], self.plain[first:last].split()
+        if not all(map(_is_short, enclosed)) or max(map(len, enclosed_source), default=0) < SHORT:
             return end
         following = self.words[end : end + MOST_SHORT]
         reached = next((index for index, word in enumerate(following) if word[0].isalpha() and not _is_short(word)), -1)
@@ -264,8 +265,8 @@ class _GapFinder:
 
 
 def _is_short(word: str) -> bool:
-    """Return whether a word may be an article or a preposition: it is a short one in letters that have capitals."""
-    return len(word) <= SHORT and word.lower() != word.upper()
+    """Return whether a word may be an article or a preposition, short and in letters with capitals, or is a mark."""
+    return len(word) <= SHORT and (word.lower() != word.upper() or not any(map(str.isalnum, word)))
 
 
 def _common_prefix(first: str, second: str) -> int:
@@ -339,6 +340,7 @@ def _placements(removed: Sequence[Removed], gaps: _GapFinder) -> list[_Placement
                 start = max(0, end - (opening_offset < item.offset))
                 if opening_offset < item.offset and start == end:  # there is no word before it
                     end = min(1, gaps.last_gap)
+                end = gaps.past_articles(start, end, opening_offset, item.offset)
             elif outer_start is not None and outer_end is not None:  # all words are inside
                 start, end = outer_start, outer_end
             else:
