@@ -64,7 +64,8 @@ class KnownWords:
     def find_names(self, text: str) -> list[tuple[int, int]]:
         """Return where names begin and end: words with a capital inside a sentence that are not known.
 
-        At the beginning of a sentence it is one if another one follows, or if it has a capital inside, as "McNeil".
+        At the beginning of a sentence it is one if another one follows, or if it has a capital inside, as "McNeil"; in
+        a title, in the latter case alone.
         """
         return self._find_unknown(text)[0]
 
@@ -81,16 +82,18 @@ class KnownWords:
             return names, doubtful
         unknown = [self._may_be_name(text[start:end]) for start, end in words]
         known = [text[start] for (start, _), is_unknown in zip(words[1:], unknown[1:], strict=True) if not is_unknown]
-        if sum(map(str.isupper, known)) > SHOUTED * len(known) or text.isupper():
+        if sum(text[start:end].isupper() for start, end in words) > SHOUTED * len(words):
             return names, doubtful
+        if sum(map(str.isupper, known)) > SHOUTED * len(known):
+            return [
+                word for word, new in zip(words, unknown, strict=True) if new and has_capital_inside(text, *word)
+            ], []
         for index, (start, end) in enumerate(words):
             begins = index == 0 or bool(SENTENCE_END.search(text[words[index - 1][0] : start]))
             if names and unknown[index] and PARTICLE.fullmatch(text, names[-1][1], start):
                 names[-1] = names[-1][0], end
             elif unknown[index] and (
-                not begins
-                or text[start + 1 : end] != text[start + 1 : end].lower()
-                or (index + 1 < len(words) and unknown[index + 1])
+                not begins or has_capital_inside(text, start, end) or (index + 1 < len(words) and unknown[index + 1])
             ):
                 names.append((start, end))
             elif unknown[index]:
@@ -108,6 +111,11 @@ class KnownWords:
             and word.casefold() not in self.folded
             and word.rstrip("s").casefold() not in self.folded
         )
+
+
+def has_capital_inside(text: str, start: int, end: int) -> bool:
+    """Return whether the word text[start:end] has a capital after its first letter."""
+    return any(map(str.isupper, text[start + 1 : end]))
 
 
 def copy_pattern(name: str) -> str:

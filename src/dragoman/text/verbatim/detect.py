@@ -173,6 +173,8 @@ def _lost_copies(copied: Sequence[Placeholder], output: str) -> list[str]:
 
 def _is_like(word: str, name: str) -> bool:
     """Return whether a word may be a name as another language writes it: "Sibeón" for "Zibeon", "Annas" for "Anna"."""
+    if any(map(str.isupper, name[1:])):  # a product, or "O'Hara": nobody writes these otherwise
+        return name in word
     if not word[:1].isupper():
         return False
     plain, like = ("".join(filter(str.isalpha, unicodedata.normalize("NFD", text))).casefold() for text in (word, name))
