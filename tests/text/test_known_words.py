@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dragoman.storage.records import MAX_RECORD_SIZE
 from dragoman.storage.writing import MANIFEST
+from dragoman.text import verbatim
 from dragoman.text.known_words import KnownWords, known_words, often_copied, replace_copies
 
 TEXTS = ["The file was sent by Anna.", "Save the File in Firefox; the file is big", "Anna's password"]
@@ -32,6 +33,21 @@ KNOWN = known_words([*TEXTS, "Ask for it related to you in the end", "open this 
 )  # fmt: skip
 def test_names_are_unknown_words_with_capitals(text: str, names: list[str]):
     assert [text[start:end] for start, end in KNOWN.find_names(text)] == names
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "lost"),
+    [
+        ("Ask Zibeon for it", "Frag Sibeón", []), ("Ask Kowalczyk for it", "Frag Kowalczyks Hund", []),
+        ("Ask Oyelaran for it", "Frag Oyalarante", ["Oyelaran"]), ("Ask Quadrivo for it", "Frag Quado", ["Quadrivo"]),
+        ("Ask Snaplet for it", "Snapletiert", ["Snaplet"]), ("Ask Kowalczyk for it", "Frag Kowal", ["Kowalczyk"]),
+        ("Ask KeePassXC for it", "Frag EinPassXC", ["KeePassXC"]), ("Ask KeePassXC for it", "Frag KeePassXCs", []),
+        ("Ask HTTP_PROXY for it", "Frag HTTP_GOXY", ["HTTP_PROXY"]),  # no name: what a program reads goes before
+    ],
+)  # fmt: skip
+def test_name_may_be_written_a_little_otherwise(source: str, output: str, lost: list[str]):
+    kinds = verbatim.KINDS | {verbatim.Finder("name", KNOWN.find_names)}
+    assert verbatim.compare(source, output, kinds) == (lost, [])
 
 
 @pytest.mark.parametrize(

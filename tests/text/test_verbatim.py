@@ -340,6 +340,7 @@ def test_tags_may_be_nested_as_deep_as_they_like():
     [
         ([(0, 0), (9, 11), (16, 22)], "Öffnen Sie <b>den Ordner</b> jetzt"),  # the article alone would say nothing
         ([(0, 0), (9, 15), (16, 22)], "Öffnen Sie den <b>Ordner</b> jetzt"),
+        ([(0, 0), (5, 11), (16, 22)], "Öffnen Sie <b>den Ordner</b> jetzt"),  # its own word is not aligned
     ],
 )
 def test_tags_of_a_longer_word_are_not_around_an_article_alone(alignment: list[tuple[int, int]], restored: str):
