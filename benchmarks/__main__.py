@@ -22,7 +22,15 @@ from dragoman.errors import DragomanError, UsageError, listed
 # Modules that read their own flags and print what they measure while they do.
 SCRIPTS = (
     *("compare-ctranslate2", "compare-exports", "compare-fine-tuning", "compare-search-speed", "compare-segmenters"),
-    *("compare-waiting", "detection-accuracy", "glossary-quality", "measure-import", "several-sentences", "page"),
+    *(
+        "compare-waiting",
+        "detection-accuracy",
+        "glossary-quality",
+        "measure-import",
+        "several-sentences",
+        "term-forms",
+        "page",
+    ),
 )
 
 

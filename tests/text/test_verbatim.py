@@ -346,6 +346,8 @@ def test_tags_may_be_nested_as_deep_as_they_like():
 def test_tags_of_a_longer_word_are_not_around_an_article_alone(alignment: list[tuple[int, int]], restored: str):
     plain, removed = remove("Open the <b>folder</b> now")
     assert restore("Öffnen Sie den Ordner jetzt", plain, removed, alignment) == restored
+    plain, removed = remove("Open <b>Help</b> now")  # in its own place, nothing moves
+    assert restore(plain, plain, removed, [(n, n) for n in range(len(plain))]) == "Open <b>Help</b> now"
     plain, removed = remove("Open <b>the</b> folder now")  # the control: an article has an article
     assert restore("Öffnen Sie den Ordner jetzt", plain, removed, [(5, 11), (9, 15)]) == (
         "Öffnen Sie <b>den</b> Ordner jetzt"

@@ -242,8 +242,8 @@ class _GapFinder:
 
         A longer word has often no translation of its own but an article or the like, beside the word that was meant.
         """
-        enclosed, enclosed_source = self.words[start:end], self.plain[first:last].split()
-        if not all(map(_is_short, enclosed)) or max(map(len, enclosed_source), default=0) < SHORT:
+        enclosed, source = self.words[start:end], self.plain[first:last].split()
+        if not all(map(_is_short, enclosed)) or max(map(len, source), default=0) < SHORT or {*enclosed} & {*source}:
             return end
         following = self.words[end : end + MOST_SHORT]
         reached = next((index for index, word in enumerate(following) if word[0].isalpha() and not _is_short(word)), -1)
