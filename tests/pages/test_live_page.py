@@ -840,7 +840,7 @@ def test_document_goes_with_a_glossary_of_many_terms(visit, models: Models, tmp_
         terms = [*(f"x{number}\ty" for number in range(MAX_VALUES)), "dog\t강아지"]
         file = {"name": "x.tsv", "mimeType": "text/plain", "buffer": "\n".join(terms).encode()}
         tab.locator("#open-terms").set_input_files(file)
-        expect(tab.locator("#terms-count")).to_have_text(f"({len(terms)})")
+        expect(tab.locator("#terms-count")).to_have_text(f"({len(terms):,})")
         tab.evaluate(DROP, TEXT)
         tab.get_by_text("translated; texts: 1").wait_for()
         (file,) = tmp_path.glob("documents/*.result")

@@ -16,12 +16,13 @@ from dragoman.text import verbatim
 from dragoman.text.glossary import TermMatch
 from dragoman.text.known_words import replace_copies
 from dragoman.text.verbatim.detect import Placeholder
-from dragoman.text.verbatim.kinds import Kinds
+from dragoman.text.verbatim.kinds import EXACT, Kinds
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.segments import Segment
 
 Links = list[tuple[int, int]]  # pairs of a character of a source and the one that translates it, by index
+EXACT_KINDS: Kinds = frozenset(EXACT)
 CAREFUL_BEAM, CAREFUL_NGRAM = 4, 3
 BETWEEN = re.compile(r"[\s()\[\]:;,.–—-]*")  # placeholders of a label
 MAX_WORDS_IN_TAGS = 16  # each costs a pass of the model; attention is good enough to find the place of many
@@ -220,9 +221,9 @@ def restore_placeholders(retry: Retry, text: str, links: Links | None, safeguard
             in_prefix[placeholder.text] -= 1
         else:
             missing.append(placeholder)
-    kept = Counter(placeholder.text for placeholder in verbatim.find(retry.bare.text, kinds))
-    if Counter(placeholder.text for placeholder in verbatim.find(words, kinds)) - kept:  # some are invented
-        words, links = verbatim.remove(words, kinds)[0], None  # without them no alignment fits
+    kept = Counter(placeholder.text for placeholder in verbatim.find(retry.bare.text, EXACT_KINDS))
+    if Counter(placeholder.text for placeholder in verbatim.find(words, EXACT_KINDS)) - kept:  # some are invented
+        words, links = verbatim.remove(words, EXACT_KINDS)[0], None  # without them no alignment fits
     wrong: Sequence[verbatim.StandIn] = ()
     if not retry.is_first:  # a second search may find what is better than a number put in
         lacking, wrong = verbatim.mend_numbers(retry.bare.text, words, prefix)

@@ -132,13 +132,13 @@ class SegmentSearch:
         read = [tagless[row].bare if row in tagless else segment for row, segment in enumerate(segments)]
         rows = [row for row, is_searched in enumerate(searched) if is_searched]
         hypotheses = self._find_hypotheses([read[row] for row in rows], search)
-        found = dict(zip(rows, hypotheses, strict=True))
-        restored = self._restore(tagless, found)
+        by_row = dict(zip(rows, hypotheses, strict=True))
+        restored = self._restore(tagless, by_row) if tagless else {}
         return [
             restored[row]
             if row in restored
-            else [self._judge(segment, self._text(hypothesis), hypothesis) for hypothesis in found[row]]
-            if row in found
+            else [self._judge(segment, self._text(hypothesis), hypothesis) for hypothesis in by_row[row]]
+            if row in by_row
             else [self._without_search(segment)]
             for row, segment in enumerate(segments)
         ]

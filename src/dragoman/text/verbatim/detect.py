@@ -78,12 +78,13 @@ def _find(text: str, wanted: Kinds) -> list[Placeholder]:
     if not finders:
         return _find_in_table(text, wanted)
     placeholders: list[Placeholder] = []
-    found = [(start, end, finder.kind) for finder in finders for start, end in finder.find(text)]
-    of_finders = [Placeholder(start, end, text[start:end], kind) for start, end, kind in found]
-    of_finders.sort(key=lambda each: (each.start, -each.end))
-    own = [each for each in of_finders if each.kind != "name"]
-    names = [each for each in of_finders if each.kind == "name"]
-    for each in (*own, *_find_in_table(text, wanted), *names):
+    spans = [(start, end, finder.kind) for finder in finders for start, end in finder.find(text)]
+    of_finders = [
+        Placeholder(start, end, text[start:end], kind)
+        for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1]))
+    ]
+    of_user, names = ([each for each in of_finders if (each.kind == "name") is name] for name in (False, True))
+    for each in (*of_user, *_find_in_table(text, wanted), *names):
         if all(each.end <= taken.start or taken.end <= each.start for taken in placeholders):
             placeholders.append(each)
     return sorted(placeholders, key=lambda placeholder: placeholder.start)
