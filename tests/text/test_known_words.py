@@ -28,7 +28,7 @@ KNOWN = known_words([*TEXTS, "Ask for it related to you in the end", "open this 
         ("Ask Li Wei For The KeePassXC File", ["KeePassXC"]), ("ASK KOWALCZYK", []), ("the file ask kowalczyk", []),
         ("Ask Nguyễn Văn Hùng?", ["Nguyễn Văn Hùng"]), ("Ask Tariq al-Masri for it", ["Tariq al-Masri"]),
         ("Ask Ludwig van Veen and Ottoline", ["Ludwig van Veen", "Ottoline"]),
-        ("in B and in A1", []), ("", []),
+        ("in B and in A1", []), ("QX sent the file", ["QX"]), ("", []),
     ],
 )  # fmt: skip
 def test_names_are_unknown_words_with_capitals(text: str, names: list[str]):
