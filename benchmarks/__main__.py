@@ -22,15 +22,8 @@ from dragoman.errors import DragomanError, UsageError, listed
 # Modules that read their own flags and print what they measure while they do.
 SCRIPTS = (
     *("compare-ctranslate2", "compare-exports", "compare-fine-tuning", "compare-search-speed", "compare-segmenters"),
-    *(
-        "compare-waiting",
-        "detection-accuracy",
-        "glossary-quality",
-        "measure-import",
-        "several-sentences",
-        "term-forms",
-        "page",
-    ),
+    *("compare-waiting", "detection-accuracy", "glossary-quality", "measure-import", "several-sentences"),
+    *("term-forms", "page"),
 )
 
 

@@ -18,8 +18,8 @@ from dragoman.text.languages import read_languages
 from dragoman.text.verbatim import compare_numbers
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
 
+Pairs = Sequence[tuple[str, str]]
 TIMED, SHOWN = 200, 20  # sentences
-
 SEED = 20261129
 MONTHS = {
     "February": ("2월", "Februar", "febrero"),
@@ -122,9 +122,6 @@ def make(template: str, random: Random) -> str:
     while CHOICE.search(template):
         template = CHOICE.sub(choose, template)
     return template
-
-
-Pairs = Sequence[tuple[str, str]]
 
 
 class Case(NamedTuple):
@@ -252,19 +249,14 @@ def measure_tags(translator: Translator, pairs: Pairs, target: str) -> Iterator[
         if target in FUNCTION_WORDS:
             alone = sum(set(words) <= FUNCTION_WORDS[target] for words in inside)
             yield f"{name}: around a function word alone", share(alone, len(inside))
-    labels = [text.format(label) for text in WITH_LABELS for label in LABELS]
-    texts = [each.text for each in translator.translate(labels)]
-    kept = sum(
-        re.search(rf"\b{label}\b", text) is not None
-        for label, text in zip(LABELS * len(WITH_LABELS), texts, strict=True)
-    )
-    yield "60 sentences with a label in <b>: its English word stays", share(kept, len(texts))
-    texts = [each.text for each in translator.translate([TAG.sub("", text) for text in labels])]
-    kept = sum(
-        re.search(rf"\b{label}\b", text) is not None
-        for label, text in zip(LABELS * len(WITH_LABELS), texts, strict=True)
-    )
-    yield "the same without tags", share(kept, len(texts))
+    labels = [(text.format(label), label) for text in WITH_LABELS for label in LABELS]
+    for name, pattern in (
+        ("60 sentences with a label in <b>: its English word stays", ""),
+        ("the same without tags", TAG),
+    ):
+        texts = [each.text for each in translator.translate([re.sub(pattern, "", text) for text, _ in labels])]
+        kept = sum(bool(re.search(rf"\b{label}\b", text)) for (_, label), text in zip(labels, texts, strict=True))
+        yield name, share(kept, len(texts))
 
 
 def bleu(translations: Sequence[str], pairs: Pairs) -> float:

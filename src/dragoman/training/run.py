@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from dragoman.alignment.heads import AlignmentHead, measure_heads
 from dragoman.config import RunConfig
 from dragoman.config.languages import parse_pair
 from dragoman.data.corpus import Corpus
@@ -27,7 +26,7 @@ from dragoman.training.extent import measure_extent, measure_words, target_scrip
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
 from dragoman.training.limits import Saved, divergence
-from dragoman.translation.calibration import measure_copies
+from dragoman.translation.calibration import measure_alignment, measure_copies
 from dragoman.translation.engines import torch_engine
 
 
@@ -94,13 +93,14 @@ class Run:
         if self.group.first:
             # Measured for the best model alone, because that is the one that will be used.
             is_best = self.progress.best_step == self.progress.step
-            alignment = measure_alignment(model.eval(), self.dev) if is_best else None
+            measured = np.arange(len(self.dev) if is_best else 0)
+            sources, targets = ([ids.tolist() for ids in self.dev.rows(measured, side)] for side in (SOURCE, TARGET))
+            alignment = measure_alignment(model.eval(), sources, targets) if is_best else None
             card = card_of_run(self.config, self.pairs, self.progress, alignment)
             records = {scripts.RECORD: json.dumps(self.scripts), SourceExtent.RECORD: self.extent.as_json()}
             words = self.known_words
-            dev = [ids.tolist() for ids in self.dev.rows(np.arange(len(self.dev)), SOURCE)] if is_best else []
             engine = torch_engine([model], self.tokenizers.target)
-            copied = measure_copies(engine, self.tokenizers, dev, words.copied)
+            copied = measure_copies(engine, self.tokenizers, sources, words.copied)
             records |= {KnownWords.RECORD: KnownWords(words.words, copied).as_text(), **self.inherited}
             if self.config.languages:
                 records[languages.RECORD] = languages.languages_json(parse_pair(self.config.languages))
@@ -109,13 +109,3 @@ class Run:
             keep = self.config.training.keep
             save_checkpoint(self.folder, model, self.tokenizers, state, self.progress, card, keep, records)
         self.saved = Saved(self.progress.step, self.progress.validated, self.progress.seconds)
-
-
-def measure_alignment(model: Model, dev: Pairs) -> AlignmentHead | None:
-    """Return which layer and head align the words of the dev pairs best; None without attention over the source."""
-    numbers = np.arange(len(dev))
-    sources, targets = ([ids.tolist() for ids in dev.rows(numbers, side)] for side in (SOURCE, TARGET))
-    try:
-        return measure_heads(model, sources, targets)
-    except DragomanError:
-        return None

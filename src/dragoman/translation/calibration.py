@@ -15,6 +15,7 @@ from dragoman.data.batches import Ids
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.engine import Engine
 from dragoman.errors import DragomanError
+from dragoman.model import Model
 from dragoman.model_folder import read_model, verify_files
 from dragoman.model_folder.manifest import read_manifest
 from dragoman.storage.writing import CARD, new_folder
@@ -45,10 +46,7 @@ def calibrate(folder: Path, texts: Sequence[tuple[str, str]], ids: Sequence[tupl
     sources, targets = ([side[number] for side in ids[:ALIGNED]] for number in (0, 1))
     copied = measure_copies(torch_engine([model], tokenizers.target), tokenizers, sources, often_copied(texts))
     words = KnownWords(known_words([source for source, _ in texts]).words, copied)
-    try:
-        alignment = measure_heads(model, sources, targets)
-    except DragomanError:
-        alignment = None
+    alignment = measure_alignment(model, sources, targets)
     with new_folder(out) as draft:
         for name in (*read_manifest(folder), CARD):
             if name not in TRAINING_STATE and (folder / name).is_file():
@@ -57,6 +55,14 @@ def calibrate(folder: Path, texts: Sequence[tuple[str, str]], ids: Sequence[tupl
         if alignment:
             alignment.save(draft)
     return Calibration(words, alignment)
+
+
+def measure_alignment(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> AlignmentHead | None:
+    """Return which layer and head align the words of pairs best; None for a model without attention over its source."""
+    try:
+        return measure_heads(model, sources, targets)
+    except DragomanError:
+        return None
 
 
 def measure_copies(engine: Engine, tokenizers: Tokenizers, sources: Sequence[Ids], names: Sequence[str]) -> list[str]:

@@ -91,7 +91,7 @@ class SegmentSearch:
         return forbidden_sequences(words, self.tokenizers.target) if words else ()
 
     def translate(self, segments: Sequence[Segment], search: SearchConfig) -> list[SegmentResult]:
-        """Return the candidates for each segment, best first; where the first one was faulty, of two searches."""
+        """Return the candidates for each segment, best first; where the first was faulty, the best of several."""
         first = self._search_once(segments, search)
         best, retried = list(first), set[int]()
         for copied in self._ways():
