@@ -33,6 +33,7 @@ class Options:
     $ dragoman evaluate -m runs/en-ko test.en test.ko --details --sentences table.tsv
     $ dragoman evaluate -m runs/en-ko test.tsv --against runs/en-ko-big
     $ dragoman evaluate --translations ours.txt test.tsv --against-file theirs.txt
+    $ dragoman evaluate -m runs/en-ko test.tsv --robustness
     """
 
     test: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS ...")]
@@ -60,6 +61,10 @@ class Options:
     "compare with this model"
     against_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "compare with these translations, one per line"
+    robustness: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "instead, what is left of the score where sources are in capitals, have typos and the like (docs/robustness.md)"
+    variation: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME")] = ()
+    "with --robustness: only this variation, such as 'typos'; may be given several times"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print one JSON object"
 
@@ -101,6 +106,8 @@ def main(arguments: list[str]) -> None:
             print(warning, file=sys.stderr)
         if warning := no_tag_warning(options.model, translator, corpus.tags, "write tag=TAG after the file"):
             print(warning, file=sys.stderr)
+        if options.robustness:
+            return print_robustness(options, translator, corpus)
         translations = translate_corpus(translator, corpus, options.model)
     if other:
         theirs = translate_corpus(other, corpus, str(options.against))
@@ -139,12 +146,33 @@ def check_options(options: Options) -> None:
         raise UsageError("give a test set: a file of sentence pairs, or a source file and a target file")
     if (options.model is None) == (options.translations is None):
         raise UsageError("give what to measure: a model (-m FOLDER), or a file of translations (--translations FILE)")
+    alone = (options.translations, options.output, options.sentences, options.against, options.against_file)
+    if options.robustness and (options.details or any(alone)):
+        raise UsageError("--robustness prints a table of its own, of one model: leave out the flags for other output")
+    if options.variation and not options.robustness:
+        raise UsageError("--variation is a part of --robustness: add that")
     if options.against and options.against_file:
         raise UsageError("give --against or --against-file, not both")
     if options.translations and (options.ensemble or options.output):
         raise UsageError("--ensemble and --output need a model: with --translations, nothing is translated")
     if options.translations and not options.against and options.search != SearchConfig():
         raise UsageError("the flags of a search need a model: with --translations, nothing is translated")
+
+
+def print_robustness(options: Options, translator: "Translator", corpus: "Corpus") -> None:
+    """Print what is left of the score in each variation; a terminal shows how far this is."""
+    from dragoman.console import ProgressDisplay
+    from dragoman.evaluation.robustness import as_table, measure_robustness
+
+    rows = []
+    with ProgressDisplay() as progress:
+        for row in measure_robustness(translator, corpus, options.variation, options.search.seed, options.tokenize):
+            rows.append(row)
+            progress.show("translating", f"{row.variation}: BLEU {row.bleu:.1f}, {100 * row.kept:.0f} % of the clean one")
+    if options.json:
+        print_json({"variations": [{**asdict(row), "kept": row.kept} for row in rows]})
+    else:
+        print(as_table(rows))
 
 
 def translate_corpus(translator: "Translator", corpus: "Corpus", name: str) -> list[str]:

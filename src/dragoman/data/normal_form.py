@@ -1,4 +1,4 @@
-"""Bring texts into the normal forms of Unicode, in linear time."""
+"""Bring texts into the normal forms of Unicode, in linear time, and take out of them what nobody sees."""
 
 import unicodedata
 from itertools import pairwise
@@ -7,6 +7,15 @@ from typing import Literal
 import regex
 
 MARKS = 1000
+# Nobody sees these. But two of them join or part the letters of Persian or Hindi and the parts of an emoji, and one
+# parts the words of Thai or Khmer: these stay behind other characters than those of the scripts named here.
+INVISIBLE = regex.compile(
+    r"""[\u00ad\u061c\u180e\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]
+    | (?<! [\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}] ) \u200b
+    | (?<= \A | [\s\p{ASCII}\p{Latin}\p{Greek}\p{Cyrillic}\p{Hangul}\p{Han}\p{Hiragana}\p{Katakana}] ) [\u200c\u200d]++""",
+    regex.VERBOSE,
+)
+WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}  # full-width Latin
 RUN_OF_MARKS = regex.compile(rf"[\p{{M}}\uff9e\uff9f]{{{MARKS}}}")  # two letters are marks in NFKC
 
 
@@ -20,3 +29,11 @@ def normal_form(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
         return unicodedata.normalize(form, text)
     bounds = [0, *(run.end() for run in RUN_OF_MARKS.finditer(text)), len(text)]
     return "".join(unicodedata.normalize(form, text[start:end]) for start, end in pairwise(bounds))
+
+
+def visible_characters(text: str, *, narrow: bool = True) -> str:
+    """Return a text without what nobody sees in it, such as soft hyphens; narrow: with full-width Latin as ASCII."""
+    if text.isascii():
+        return text
+    text = INVISIBLE.sub("", text)
+    return text.translate(WIDE) if narrow else text

@@ -93,14 +93,14 @@ def describe_tokenization(references: Sequence[str]) -> str:
     )
 
 
-def bleu_metric(tokenize: str, effective_order: bool = False) -> BLEU:
+def bleu_metric(tokenize: str, effective_order: bool = False, lowercase: bool = False) -> BLEU:
     """Return sacreBLEU's metric; effective_order: without n-grams that are longer than a sentence.
 
     Raise UsageError for an unknown tokenization, DragomanError where it needs a package that is missing.
     """
     check_choice("tokenize", tokenize, tuple(BLEU.TOKENIZERS))
     try:
-        return BLEU(tokenize=tokenize, effective_order=effective_order)
+        return BLEU(tokenize=tokenize, effective_order=effective_order, lowercase=lowercase)
     except (ImportError, RuntimeError):
         package = f"'sacrebleu[{tokenize[:2]}]'" if tokenize.endswith("-mecab") else "sentencepiece"
         raise DragomanError(f"the tokenization {tokenize} needs a package: pip install {package}") from None

@@ -20,6 +20,7 @@ PARTICLE = re.compile(r"\s(?:(?:al|bin|da|de|del|den|der|di|du|el|la|le|van|von|
 ARTICLE = re.compile("^(?:al|el|ul)-(?=.)")  # of an Arabic name
 SHOUTED = 0.6  # of the known words of a text begin with capitals: a title, which says nothing of names
 NOUNS = 0.4  # of all words have capitals where a language writes all nouns so
+COMMON = 50  # words
 COPIED = "\tcopied"  # what follows such a name in the record
 OFTEN, KEPT_SHARE, CANDIDATES = 5, 0.9, 12  # how often a name is read, and in what share of its pairs it is copied
 
@@ -52,9 +53,18 @@ class KnownWords:
         return cls([line.removesuffix(COPIED) for line in lines], copied)
 
     @cached_property
-    def folded(self) -> frozenset[str]:
-        """The words without regard to case."""
-        return frozenset(word.casefold() for word in self.words)
+    def folded(self) -> dict[str, str]:
+        """The words by what they are without regard to case."""
+        return {word.casefold(): word for word in self.words}
+
+    @cached_property
+    def common(self) -> frozenset[str]:
+        """The most frequent words that have small letters."""
+        return frozenset(word for word in self.words[:COMMON] if word.islower())
+
+    def usual(self, word: str) -> str | None:
+        """Return a word as it is usually written inside a sentence; None for one that is not known."""
+        return self.folded.get(word.casefold())
 
     @cached_property
     def nouns_have_capitals(self) -> bool:

@@ -34,6 +34,7 @@ SENTENCE = regex.compile(
     regex.VERBOSE | regex.IGNORECASE,
 )
 CLAUSE = regex.compile(rf"(?P<mark>[\p{{SB=STerm}}\p{{SB=ATerm}}\p{{SB=SContinue}};；…‥]++){CLOSERS}(?P<space>\s*+)")
+SEMICOLON = regex.compile(r"[;；]\s++|；")
 SPACE = regex.compile(r"\s++")
 CLUSTER = regex.compile(r"\p{RI}{2}\p{M}*+|\X")  # a flag is two letters; \X would take all flags in a row for one
 
@@ -112,6 +113,11 @@ def group_sentences(text: str, fits: Callable[[str], bool]) -> list[str]:
     A sentence that does not fit is a group by itself. For `fits`, see `split_to_fit`.
     """
     return list(_pack(text, (split_sentences,), fits))
+
+
+def split_semicolons(text: str) -> list[str]:
+    """Return the text in pieces that end after semicolons and the space behind them; joined they are the text."""
+    return _split(text, SEMICOLON)
 
 
 def _split_clauses(text: str) -> list[str]:

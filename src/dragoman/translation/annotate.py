@@ -2,7 +2,7 @@
 from.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import add
 from typing import NamedTuple
@@ -65,6 +65,8 @@ class Annotator:
     "that of sources for which no tag is given"
     target_tag: str = ""
     "what translations begin with for which no target tag is given; it is no part of them"
+    reading: Callable[[str], str] = str
+    "returns what a search reads of a source: as many words"
 
     def word_scores(
         self,
@@ -263,14 +265,15 @@ class Annotator:
         """
         source_side, target_side = self.tokenizers.source, self.tokenizers.target
         tokens = flat.tokens or [()] * len(flat.outputs)
+        sources = [self.reading(source) if ids else source for source, ids in zip(flat.sources, tokens, strict=True)]
         spelled = [target_side.decode(ids).rstrip() for ids in tokens]
         bare = [
             find_bare_pair(source, output, text) if ids and text != output else None
-            for source, output, ids, text in zip(flat.sources, flat.outputs, tokens, spelled, strict=True)
+            for source, output, ids, text in zip(sources, flat.outputs, tokens, spelled, strict=True)
         ]
         written = [pair.output if pair else output for pair, output in zip(bare, flat.outputs, strict=True)]
         source_ids = source_side.encode_sources(
-            [pair.source if pair else source for pair, source in zip(bare, flat.sources, strict=True)]
+            [pair.source if pair else source for pair, source in zip(bare, sources, strict=True)]
         )
         tag_ids = [source_side.tag_ids(tag or self.tag) for tag in flat.tags]
         target_tag_ids = [target_side.tag_ids(tag or self.target_tag) for tag in flat.target_tags]

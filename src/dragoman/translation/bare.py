@@ -5,9 +5,10 @@ from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, product
 
 from dragoman.text import verbatim
+from dragoman.text.casing import in_capitals
 from dragoman.text.verbatim import Placeholder
 from dragoman.text.verbatim.kinds import Kinds
 
@@ -48,21 +49,23 @@ class BarePair:
 def find_bare_pair(source: str, output: str, written: str) -> BarePair | None:
     """Return the bare pair of a source and its translation, of which the model wrote only `written`.
 
-    None where they differ in more than placeholders, and in marks that both texts have in front.
+    None where they differ in more than placeholders, capitals of the whole output, and marks that both texts have in
+    front.
     """
-    for kinds in (verbatim.TAGS, verbatim.KINDS, verbatim.WITH_NUMBERS):
+    ways = product((written, in_capitals(written)), (verbatim.TAGS, verbatim.KINDS, verbatim.WITH_NUMBERS))
+    for shown, kinds in ways:
         source_visible, output_visible = visible(source, kinds), visible(output, kinds)
-        front = len(output_visible) - len("".join(written.split()))
+        front = len(output_visible) - len("".join(shown.split()))
         fronts = [
             [text[index] for index in indices[: max(front, 0)]]
             for text, indices in ((source, source_visible), (output, output_visible))
         ]
         output_letters = "".join(output[index] for index in output_visible[max(front, 0) :])
-        if output_letters == "".join(written.split()) and fronts[0] == fronts[1]:
+        if output_letters == "".join(shown.split()) and fronts[0] == fronts[1]:
             bare = drop_visible(verbatim.remove(source, kinds)[0], front)
             words = (
                 whole_words(bare, source, source_visible[front:]),
-                whole_words(written, output, output_visible[front:]),
+                whole_words(shown, output, output_visible[front:]),
             )
             return BarePair(bare, written, *words, restored_links(source, output, kinds, *words))
     return None

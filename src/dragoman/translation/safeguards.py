@@ -11,6 +11,7 @@ from dragoman.errors import UsageError
 from dragoman.text import verbatim
 from dragoman.text.faults import find_faults, is_empty
 from dragoman.text.glossary import Entry, Glossary, TermMatch, check_terms, find_in_compounds, normalise_term
+from dragoman.text.casing import Casing, as_sentence, casing_of
 from dragoman.text.known_words import KnownWords
 from dragoman.text.verbatim.kinds import Kinds
 from dragoman.translation.segments import Candidate, Segment, Wording
@@ -24,6 +25,8 @@ class Safeguards:
     numbers: so do numbers with units.
     keep: regular expressions for more that comes back unchanged, at least as often.
     faults: no loops, no copies of the source, nothing empty or far too long.
+    sentence_case: what is in capitals or in Title Case is read as a sentence, for that is what a model has learned.
+    visible_characters: soft hyphens and the like are left out of texts, and full-width Latin letters are read as ASCII.
     glossary: source terms, and the target terms that have to stand for them.
     forbidden: words that must not appear, in any case; words in capitals must not appear in capitals.
     forbidden_exact: words that must not appear in exactly this case.
@@ -34,6 +37,8 @@ class Safeguards:
     numbers: bool = False
     keep: tuple[str, ...] = ()
     faults: bool = True
+    sentence_case: bool = True
+    visible_characters: bool = True
     glossary: Glossary | None = None
     forbidden: tuple[str, ...] = ()
     forbidden_exact: tuple[str, ...] = ()
@@ -101,6 +106,16 @@ class Safeguards:
         """Return the names in a source, in order."""
         return [each for each in verbatim.find(text, self.source_kinds) if each.kind == "name"]
 
+    def casing(self, segment: Segment) -> Casing | None:
+        """Return how a segment is cased, if the model should read it as a sentence."""
+        if not self.sentence_case or segment.markup or segment.prefix:
+            return None
+        return casing_of(segment.text, self.known_words, self.kinds)
+
+    def as_sentence(self, text: str) -> str:
+        """Return a text as the model reads it: as a sentence, if it is in capitals or in Title Case."""
+        return as_sentence(text, self.known_words, self.kinds) if self.sentence_case else text
+
     def find_doubtful(self, text: str) -> list[str]:
         """Return the unknown words of a source that may be names, so that only a reader can say what is right."""
         return self.known_words.find_doubtful(text) if self.known_words and self.placeholders else []
@@ -136,7 +151,7 @@ class Safeguards:
         return terms
 
 
-NO_SAFEGUARDS = Safeguards(placeholders=False, faults=False)
+NO_SAFEGUARDS = Safeguards(placeholders=False, faults=False, sentence_case=False, visible_characters=False)
 
 
 def check_wording(segment: Segment, text: str, safeguards: Safeguards, refused: frozenset[str]) -> Wording:

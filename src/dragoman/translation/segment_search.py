@@ -19,6 +19,7 @@ from dragoman.decoding.search import Hypothesis
 from dragoman.errors import DragomanError
 from dragoman.model import Model
 from dragoman.text import verbatim
+from dragoman.text.casing import Casing, in_capitals
 from dragoman.text.glossary import TermMatch
 from dragoman.text.inflection import before_head, is_compound
 from dragoman.translation.annotate import Annotator
@@ -91,7 +92,38 @@ class SegmentSearch:
         return forbidden_sequences(words, self.tokenizers.target) if words else ()
 
     def translate(self, segments: Sequence[Segment], search: SearchConfig) -> list[SegmentResult]:
-        """Return the candidates for each segment, best first; where the first was faulty, the best of several."""
+        """Return the candidates for each segment, best first; where the first was faulty, the best of several.
+
+        The model reads a segment in capitals or in Title Case as a sentence, and its translation gets the capitals.
+        """
+        casings = list(map(self.safeguards.casing, segments))
+        read = [self._read(segment, casing) for segment, casing in zip(segments, casings, strict=True)]
+        results = self._translate(read, search)
+        return [
+            self._shown(result, segment, casing)
+            for result, segment, casing in zip(results, segments, casings, strict=True)
+        ]
+
+    def _read(self, segment: Segment, casing: Casing | None) -> Segment:
+        """Return a segment as the model reads it."""
+        if casing is None:
+            return segment
+        text = self.safeguards.as_sentence(segment.text)
+        (ids,) = self.tokenizers.source.encode_sources([text])
+        read = replace(segment, text=text, ids=ids)
+        return replace(read, terms=self.safeguards.segment_terms(read, self.tokenizers.source))
+
+    def _shown(self, result: SegmentResult, segment: Segment, casing: Casing | None) -> SegmentResult:
+        """Return a result for the segment as it was given: in capitals, if that is."""
+        if casing != "capitals":
+            return replace(result, segment=segment)
+        candidates = [
+            replace(each, text=in_capitals(each.text, self.safeguards.kinds)) for each in result.candidates
+        ]
+        return replace(result, segment=segment, candidates=candidates)
+
+    def _translate(self, segments: Sequence[Segment], search: SearchConfig) -> list[SegmentResult]:
+        """Return the candidates for each segment as the model reads it, see `translate`."""
         first = self._search_once(segments, search)
         best, retried = list(first), set[int]()
         for copied in self._ways():

@@ -18,7 +18,7 @@ from dragoman.decoding.search import Hypothesis
 from dragoman.text import verbatim
 from dragoman.text.extent import SourceExtent
 from dragoman.text.glossary import TermMatch
-from dragoman.text.segmentation import group_sentences, split_sentences, split_to_fit
+from dragoman.text.segmentation import group_sentences, split_semicolons, split_sentences, split_to_fit
 from dragoman.translation.translation import TERM_REPORTS, Translation
 
 WIDE_SPACE = re.compile(r"\s{3,}")  # longer runs of white space than training texts have
@@ -32,6 +32,7 @@ MARKER = regex.compile(
 LINE_END = re.compile(r"<br(?=[\s/>])[^<>]*>\s*\Z", re.IGNORECASE)
 # What stands behind it: "♪", an emoji, the number of a note: "[1]".
 NOTE = regex.compile(r"(?<=[\s.!?…。！？])(?:\p{So}[\p{So}\p{M}\p{Cf}\p{Sk}\s]*+|\[\^?\d{1,3}\]\s*+)\Z")
+LONGER = 2  # times the tokens of training sources that a sentence may have; longer ones are cut where clauses end
 PARTING_TAG = re.compile(r"</|<br\b", re.IGNORECASE)
 WIDE_ENDS = frozenset("。．！？｡」』”）")  # of sentences that no space follows
 
@@ -125,7 +126,7 @@ class Segmenter:
         if not text.strip():
             return []
         groups = self._group_sentences(text, len(ids))
-        if len(groups) == 1 and len(ids) <= max_tokens and len(self._split_edges(text)) == 1:
+        if len(groups) == 1 and len(ids) <= self._longest(max_tokens) and len(self._split_edges(text)) == 1:
             return [Segment(text, ids)]
         pieces = self._cut_long(groups, max_tokens)
         parts = attach_blanks(part for piece in pieces for part in self._split_edges(piece))
@@ -160,13 +161,28 @@ class Segmenter:
         """Return whether training sources had as many tokens and, but with the split "long", as many sentences."""
         return (self.split == "long" or sentences <= self.extent.sentences) and tokens <= self.extent.tokens
 
+    def _longest(self, max_tokens: int) -> int:
+        """Return how many tokens a segment may have: with the split "sentences", not many more than in training."""
+        return max_tokens if self.split != "sentences" else min(max_tokens, LONGER * self.extent.tokens)
+
     def _cut_long(self, texts: Iterable[str], max_tokens: int) -> list[str]:
-        """Return the texts in order, those of more than `max_tokens` tokens narrowed and in pieces that fit."""
+        """Return the texts in order, those that are too long narrowed, and in pieces that are none.
 
-        def fits(text: str) -> bool:
-            return len(self.tokenizer.encode(text)) <= max_tokens
+        What is longer than training sources were is cut at all semicolons, and then into pieces as long as they were.
+        """
+        longest = self._longest(max_tokens)
+        most = min(max_tokens, self.extent.tokens) if longest < max_tokens else max_tokens
 
-        return [piece for text in texts for piece in ([text] if fits(text) else split_to_fit(narrow(text), fits))]
+        def size(text: str) -> int:
+            return len(self.tokenizer.encode(text))
+
+        def cut(text: str) -> list[str]:
+            if size(text) <= longest:
+                return [text]
+            clauses = split_semicolons(narrow(text)) if longest < max_tokens else [narrow(text)]
+            return [piece for clause in clauses for piece in split_to_fit(clause, lambda part: size(part) <= most)]
+
+        return [piece for text in texts for piece in cut(text)]
 
 
 def attach_blanks(pieces: Iterable[str]) -> list[str]:

@@ -17,6 +17,7 @@ from dragoman.alignment.heads import AlignmentHead
 from dragoman.config import ComputeType, Device, EngineName, SearchConfig
 from dragoman.config.fields import Count, changed_fields, check_argument
 from dragoman.data.batches import Ids
+from dragoman.data.normal_form import visible_characters
 from dragoman.data.tokenizers import SideTokenizer, Tokenizers
 from dragoman.decoding.engine import Constraints, Engine
 from dragoman.decoding.search import Hypothesis
@@ -36,6 +37,7 @@ from dragoman.translation.segments import Segment, Segmenter, join_segments, one
 from dragoman.translation.translation import Alternative, Translation
 
 MAX_SOURCE_TOKENS = 512  # EOS not included; longer texts are cut
+EAST_ASIAN = {"CJK", "HIRAGANA", "KATAKANA"}  # scripts whose texts have full-width letters
 LINE_END = re.compile(r"\r?\n\Z")
 
 
@@ -193,7 +195,8 @@ class Translator:
     @cached_property
     def annotator(self) -> Annotator:
         """The annotator that scores and aligns words with the model; with the first one of an ensemble."""
-        return Annotator(self.model, self.tokenizers, self.alignment, self.tag, self.target_tag)
+        reading = self.segment_search.safeguards.as_sentence
+        return Annotator(self.model, self.tokenizers, self.alignment, self.tag, self.target_tag, reading)
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a string is a sequence of strings, but is not meant as one
@@ -235,7 +238,8 @@ class Translator:
         """Return the translation of a text; of several texts a list, in order.
 
         White space around a text is left out, so that lines of a file may be passed as they are read; blank text stays
-        as it is, without its line end. Line feeds in a text become spaces.
+        as it is, without its line end. Line feeds in a text become spaces. Characters that nobody sees, such as soft
+        hyphens, are left out, and full-width Latin letters become usual ones.
 
         tags: those that the model was trained with, one for each text, or one for all; '' for that of the translator,
         which is none unless the model folder records one.
@@ -255,7 +259,7 @@ class Translator:
         texts = checked_texts(texts)
         tags, prefixes = for_each("tags", tags, texts), for_each("prefixes", prefixes, texts)
         target_tags = for_each("target_tags", target_tags, texts)
-        stripped = [text.strip() for text in texts]  # no training source has white space around it
+        stripped = list(map(self._readable, texts))
         ids = self.tokenizers.source.encode_sources(stripped)
         segments = [self._segments(*text) for text in zip(stripped, ids, tags, prefixes, target_tags, strict=True)]
         results = iter(self.segment_search.translate([part for of_text in segments for part in of_text], search))
@@ -280,8 +284,8 @@ class Translator:
         for name, given in (("text", text), ("prefix", prefix), ("tag", tag)):
             check_argument(name, given, str)
         check_argument("count", count, Count)
-        (ids,) = self.tokenizers.source.encode_sources([text.strip()])
-        segments = self._segments(text.strip(), ids, tag, prefix)
+        (ids,) = self.tokenizers.source.encode_sources([readable := self._readable(text)])
+        segments = self._segments(readable, ids, tag, prefix)
         return next_words(segments, prefix, self.segment_search, self.search, count)
 
     def stream(self, texts: Iterable[str], chunk: int = 1024, tag: str = "") -> Iterator[Translation]:
@@ -299,6 +303,12 @@ class Translator:
         remaining = iter(texts)
         blocks = iter(lambda: list(islice(remaining, chunk)), [])
         return (translation for block in blocks for translation in self.translate(block, tag))
+
+    def _readable(self, text: str) -> str:
+        """Return a text without what no training source has: white space around it, and characters that nobody sees."""
+        if self.safeguards.visible_characters:
+            text = visible_characters(text, narrow=not EAST_ASIAN.intersection(self.extent.scripts))
+        return text.strip()
 
     def _segments(self, text: str, ids: Ids, tag: str, prefix: str, target_tag: str = "") -> list[Segment]:
         """Return the segments of a text, none where it is blank, with what their translations begin with."""

@@ -72,6 +72,8 @@ def open_translator(options: Options) -> "Translator":
         numbers=options.keep_numbers,
         keep=options.keep + (tuple(filter(None, read_lines(str(options.keep_file)))) if options.keep_file else ()),
         faults=options.detect_faults,
+        sentence_case=options.sentence_case,
+        visible_characters=options.visible_characters,
         glossary=Glossary.read(options.glossary) if options.glossary else None,
         forbidden=options.forbid,
         forbidden_exact=options.forbid_exact,

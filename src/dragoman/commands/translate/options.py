@@ -78,6 +78,10 @@ class Options:
     "the same, with a regular expression on each line of a file"
     detect_faults: bool = True
     "if a translation is empty, a copy, a loop, or far too long or short, retry with a wider beam and no repetitions"
+    sentence_case: bool = True
+    "read texts in capitals or in Title Case as sentences, and write the capitals again (docs/robustness.md)"
+    visible_characters: bool = True
+    "leave soft hyphens and other characters that nobody sees out of texts, and read full-width Latin as ASCII"
     engine: EngineName = "native"
     "search engine; ctranslate2, usually the fastest on CPUs, converts the model once and checks the copy on a sample"
     compute_type: ComputeType = "float32"

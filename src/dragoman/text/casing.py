@@ -1,0 +1,89 @@
+"""Read texts in capitals and in Title Case as sentences, for training sources are sentences; and write capitals again.
+
+How a word is written inside a sentence is what the record of a model says (`KnownWords`).
+"""
+
+import re
+from typing import Literal
+
+from dragoman.text.known_words import POSSESSIVE, SENTENCE_END, WORD, KnownWords
+from dragoman.text.verbatim.detect import KINDS, find
+from dragoman.text.verbatim.kinds import Kinds
+
+Casing = Literal["capitals", "title"]
+CAPITALS = 0.9  # of the letters with a case
+TITLE, FEWEST_IN_TITLE = 0.8, 3  # of the words begin with a capital, and how many words there are at least
+SHORT = 4  # letters that a longer word has, which is none of grammar
+SPEECH = re.compile(r"[,，]\s?[\"'“‘«„「]$")  # a sentence begins after it
+
+
+def outside(text: str, kinds: Kinds = KINDS) -> list[tuple[str, bool]]:
+    """Return a text in pieces, each with whether it is a placeholder, which must not change."""
+    pieces, end = list[tuple[str, bool]](), 0
+    for placeholder in find(text, kinds):
+        pieces += [(text[end : placeholder.start], False), (placeholder.text, True)]
+        end = placeholder.end
+    return [*pieces, (text[end:], False)]
+
+
+def casing_of(text: str, words: KnownWords | None = None, kinds: Kinds = KINDS) -> Casing | None:
+    """Return how the letters of a text are cased, if that is not as in a sentence; placeholders do not count.
+
+    words: of the sources of a training. Headings where a common word has a small letter, and those without one, such as
+    "Page Setup", are in many corpora, and so they are as in a sentence here.
+    """
+    if not any(map(str.isupper, text)):
+        return None
+    found = [match[0] for piece, fixed in outside(text, kinds) if not fixed for match in WORD.finditer(piece)]
+    letters = [letter for word in found for letter in word if letter.lower() != letter.upper()]
+    if len(letters) > 1 and sum(map(str.isupper, letters)) >= CAPITALS * len(letters):
+        return "capitals"
+    cased = [word for word in found if word[0].lower() != word[0].upper()]
+    if len(cased) < FEWEST_IN_TITLE or sum(word[0].isupper() for word in cased) < TITLE * len(cased):
+        return None
+    short = [word.lower() for word in cased[1:] if word[0].isupper() and len(word) < SHORT]
+    return "title" if any(word in words.common if words else True for word in short) else None
+
+
+def sentence_case(text: str, casing: Casing, words: KnownWords | None, kinds: Kinds = KINDS) -> str:
+    """Return a text in capitals or in Title Case as a sentence: each word as the sources of a training have it.
+
+    words: of these sources. Unknown words of a title stay, for they may be names; those in capitals get small letters.
+    """
+    result, begins = list[str](), True
+    for piece, fixed in outside(text, kinds):
+        if fixed:
+            result.append(piece)
+            begins = False
+            continue
+        end = 0
+        for match in WORD.finditer(piece):
+            between = piece[end : match.start()]
+            begins = begins or bool(SENTENCE_END.search(between) or SPEECH.search(between))
+            word = _usual(match[0], casing, words)
+            result += [between, word[:1].upper() + word[1:] if begins and match[0][0].isupper() else word]
+            begins, end = False, match.end()
+        result.append(piece[end:])
+    return "".join(result)
+
+
+def _usual(word: str, casing: Casing, words: KnownWords | None) -> str:
+    """Return a word as it is usually written; if it is unknown, its parts; an unknown part as `sentence_case` says."""
+    ending = POSSESSIVE.search(word)
+    stem = word[: ending.start()] if ending else word
+    if words and (usual := words.usual(stem)):
+        return usual + word[len(stem) :].lower()
+    if "-" in stem:
+        return "-".join(_usual(part, casing, words) if part else part for part in word.split("-"))
+    return word if casing == "title" and words else word.lower()
+
+
+def as_sentence(text: str, words: KnownWords | None = None, kinds: Kinds = KINDS) -> str:
+    """Return a text as a model reads it: as a sentence, if it is in capitals or in Title Case."""
+    casing = casing_of(text, words, kinds)
+    return sentence_case(text, casing, words, kinds) if casing else text
+
+
+def in_capitals(text: str, kinds: Kinds = KINDS) -> str:
+    """Return a text in capitals, but for its placeholders."""
+    return "".join(piece if fixed else piece.upper() for piece, fixed in outside(text, kinds))
