@@ -89,7 +89,7 @@ def test_language_that_writes_nouns_with_capitals_has_no_names():
 def test_words_are_written_as_inside_sentences_and_the_frequent_come_first():
     assert KNOWN.words[:2] == ("the", "file")
     assert {"Anna", "Firefox", "save", "password"} <= {*KNOWN.words}
-    assert KNOWN.folded >= {word.lower() for word in "The file was sent by Anna".split()}
+    assert KNOWN.folded.keys() >= {word.lower() for word in "The file was sent by Anna".split()}
 
 
 def test_record_comes_back_and_has_its_bound(tmp_path: Path):

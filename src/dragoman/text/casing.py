@@ -34,11 +34,11 @@ def casing_of(text: str, words: KnownWords | None = None, kinds: Kinds = KINDS) 
     """
     if not any(map(str.isupper, text)):
         return None
-    found = [match[0] for piece, fixed in outside(text, kinds) if not fixed for match in WORD.finditer(piece)]
-    letters = [letter for word in found for letter in word if letter.lower() != letter.upper()]
+    all_words = [match[0] for piece, fixed in outside(text, kinds) if not fixed for match in WORD.finditer(piece)]
+    letters = [letter for word in all_words for letter in word if letter.lower() != letter.upper()]
     if len(letters) > 1 and sum(map(str.isupper, letters)) >= CAPITALS * len(letters):
         return "capitals"
-    cased = [word for word in found if word[0].lower() != word[0].upper()]
+    cased = [word for word in all_words if word[0].lower() != word[0].upper()]
     if len(cased) < FEWEST_IN_TITLE or sum(word[0].isupper() for word in cased) < TITLE * len(cased):
         return None
     short = [word.lower() for word in cased[1:] if word[0].isupper() and len(word) < SHORT]

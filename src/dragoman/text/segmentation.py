@@ -115,9 +115,13 @@ def group_sentences(text: str, fits: Callable[[str], bool]) -> list[str]:
     return list(_pack(text, (split_sentences,), fits))
 
 
-def split_semicolons(text: str) -> list[str]:
-    """Return the text in pieces that end after semicolons and the space behind them; joined they are the text."""
-    return _split(text, SEMICOLON)
+def group_clauses(text: str, fits: Callable[[str], bool]) -> list[str]:
+    """Return a text cut at all semicolons, and each part in as few groups of neighbouring clauses as possible that fit.
+
+    Joined, they are the text. A clause that does not fit is a group by itself. For `fits`, see `split_to_fit`.
+    """
+    parts = _split(text, SEMICOLON)
+    return [group for part in parts for group in ([part] if fits(part) else _pack(part, (_split_clauses,), fits))]
 
 
 def _split_clauses(text: str) -> list[str]:

@@ -180,7 +180,7 @@ class SegmentSearch:
 
         Tags that could not even be put back into the source itself, such as "<i title='<b>x</b>'></i>", stay.
         """
-        if self.markup or not self.safeguards.placeholders or "<" not in segment.text:
+        if self.markup or not self.safeguards.placeholders or not verbatim.TAG_SIGN.search(segment.text):
             return False
         plain, removed = verbatim.remove(segment.text, verbatim.TAGS)
         same_places = [(index, index) for index in range(len(plain))]

@@ -18,7 +18,7 @@ from dragoman.decoding.search import Hypothesis
 from dragoman.text import verbatim
 from dragoman.text.extent import SourceExtent
 from dragoman.text.glossary import TermMatch
-from dragoman.text.segmentation import group_sentences, split_semicolons, split_sentences, split_to_fit
+from dragoman.text.segmentation import group_clauses, group_sentences, split_sentences, split_to_fit
 from dragoman.translation.translation import TERM_REPORTS, Translation
 
 WIDE_SPACE = re.compile(r"\s{3,}")  # longer runs of white space than training texts have
@@ -126,7 +126,8 @@ class Segmenter:
         if not text.strip():
             return []
         groups = self._group_sentences(text, len(ids))
-        if len(groups) == 1 and len(ids) <= self._longest(max_tokens) and len(self._split_edges(text)) == 1:
+        short = len(ids) <= min(max_tokens, LONGER * self.extent.tokens)
+        if len(groups) == 1 and short and len(self._split_edges(text)) == 1:
             return [Segment(text, ids)]
         pieces = self._cut_long(groups, max_tokens)
         parts = attach_blanks(part for piece in pieces for part in self._split_edges(piece))
@@ -138,7 +139,8 @@ class Segmenter:
 
     def _split_edges(self, text: str) -> list[str]:
         """Return a text in parts: its words, and what stands before and behind them and is not translated."""
-        start, end = verbatim.inside_tags(text) if self.keep_tags and "<" in text else (0, len(text))
+        has_tags = self.keep_tags and verbatim.TAG_SIGN.search(text)
+        start, end = verbatim.inside_tags(text) if has_tags else (0, len(text))
         start += len(text[start:end]) - len(text[start:end].lstrip())
         return [part for part in (text[:start], *split_marker(text[start:end]), text[end:]) if part]
 
@@ -161,28 +163,25 @@ class Segmenter:
         """Return whether training sources had as many tokens and, but with the split "long", as many sentences."""
         return (self.split == "long" or sentences <= self.extent.sentences) and tokens <= self.extent.tokens
 
-    def _longest(self, max_tokens: int) -> int:
-        """Return how many tokens a segment may have: with the split "sentences", not many more than in training."""
-        return max_tokens if self.split != "sentences" else min(max_tokens, LONGER * self.extent.tokens)
-
     def _cut_long(self, texts: Iterable[str], max_tokens: int) -> list[str]:
-        """Return the texts in order, those that are too long narrowed, and in pieces that are none.
+        """Return the texts in order; those of more than `max_tokens` tokens narrowed and in pieces that fit.
 
-        What is longer than training sources were is cut at all semicolons, and then into pieces as long as they were.
+        With the split "sentences", one that is much longer than training sources were is cut at the ends of clauses.
         """
-        longest = self._longest(max_tokens)
-        most = min(max_tokens, self.extent.tokens) if longest < max_tokens else max_tokens
 
         def size(text: str) -> int:
-            return len(self.tokenizer.encode(text))
+            return len(self.tokenizer.encode(self.tokenizer.plain_spaces(text)))
 
         def cut(text: str) -> list[str]:
-            if size(text) <= longest:
+            if self.split != "sentences" or size(text) <= LONGER * self.extent.tokens:
                 return [text]
-            clauses = split_semicolons(narrow(text)) if longest < max_tokens else [narrow(text)]
-            return [piece for clause in clauses for piece in split_to_fit(clause, lambda part: size(part) <= most)]
+            return group_clauses(text, lambda part: size(part) <= self.extent.tokens)
 
-        return [piece for text in texts for piece in cut(text)]
+        def fit(text: str) -> list[str]:
+            fits = size(text) <= max_tokens
+            return [text] if fits else split_to_fit(narrow(text), lambda part: size(part) <= max_tokens)
+
+        return [piece for text in texts for clause in cut(text) for piece in fit(clause)]
 
 
 def attach_blanks(pieces: Iterable[str]) -> list[str]:
@@ -221,7 +220,7 @@ def split_marker(text: str) -> list[str]:
 
 def is_markup(text: str) -> bool:
     """Return whether a text is nothing but tags, with or without a number in them: "<sup>1</sup>"."""
-    return text.startswith("<") and not any(map(str.isalpha, verbatim.remove(text)[0]))
+    return bool(verbatim.TAG_SIGN.match(text)) and not any(map(str.isalpha, verbatim.remove(text)[0]))
 
 
 def narrow(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from dragoman.text.verbatim.detect import (
     KINDS,
+    TAG_SIGN,
     TAGS,
     WITH_NUMBERS,
     Placeholder,
@@ -18,6 +19,7 @@ from dragoman.text.verbatim.tags import inside_tags, tag_pairs
 __all__ = [
     "KINDS",
     "TAGS",
+    "TAG_SIGN",
     "WITH_NUMBERS",
     "Finder",
     "Placeholder",

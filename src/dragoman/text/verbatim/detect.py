@@ -24,11 +24,13 @@ KINDS_BY_SIGN = {re.compile(sign): kinds for sign, kinds in SIGNS.items()}
 TEMPLATE = _pattern(frozenset(["template"]))
 FILLED_IN: tuple[Kind, ...] = ("template", "brace", "variable", "printf")  # what a program replaces
 REPLACED = _pattern(frozenset(FILLED_IN))
+TAG_SIGN = re.compile(r"[<*]|~~")  # what most tags have
 REPLACED_SIGN = re.compile(r"[%{$]|<\?")  # as SIGN, for these
 ENCODED = re.compile("%[0-9A-Fa-f]{2}")  # a byte of a URL
 POSITIONAL = re.compile(r"%(?!%|\(|\d+\$|L?\d+$).+ | \{(?:![rsa])?(?::.*)?\}", re.VERBOSE)
 MARKS: dict[Kind, str] = {"brace": "{}", "printf": "%"}
 LIKE, VERY_LIKE = 0.75, 0.87  # of the letters of a name and of what another language makes of it
+EMPHASES = ("*", "**", "~~")  # of Markdown, which open and close with the same mark
 URL_END = ".,;:!?'*"  # belong to the sentence around an address
 BRACKETS = {")": "(", "]": "[", "}": "{"}
 
@@ -102,7 +104,21 @@ def _find_in_table(text: str, wanted: Kinds) -> list[Placeholder]:
         kind = cast(Kind, match.lastgroup)
         end = match.end() if kind != "url" else match.start() + _url_length(match[0])
         placeholders.append(Placeholder(match.start(), end, text[match.start() : end], kind))
-    return placeholders
+    return _paired(text, placeholders) if any(each.text in EMPHASES for each in placeholders) else placeholders
+
+
+def _paired(text: str, placeholders: Sequence[Placeholder]) -> list[Placeholder]:
+    """Return placeholders without the marks of Markdown that enclose nothing, such as a star that multiplies."""
+    opening: dict[str, Placeholder] = {}
+    paired = set[Placeholder]()
+    for each in placeholders:
+        if each.text not in EMPHASES:
+            paired.add(each)
+        elif each.text in opening and not text[each.start - 1].isspace():
+            paired |= {opening.pop(each.text), each}
+        else:
+            opening[each.text] = each
+    return [each for each in placeholders if each in paired]
 
 
 def find_filled_in(text: str) -> list[str]:

@@ -33,6 +33,7 @@ FLAGS = r"[-+\#0'I]{0,4}"  # of printf; a quote groups digits, and must not be t
 CONVERSION = rf"""(?!'t)(?:\d{{1,2}}\$)?{FLAGS}(?:\d{{1,4}}|\*)?(?:\.(?:\d{{1,4}}|\*))?
     (?: <PRI[A-Za-z0-9]{{1,16}}> | (?:hh?|ll?|I(?:32|64)|[qjztL])?(?:[@a-z]|[A-Z](?![a-z]{{2}})) )"""
 BRACKETED = "b|i|u|s|url|img|color|colour|size|quote|code|list"
+EMPHASES = r"\*\*?|~~"  # in Markdown, around what is meant
 ROOTS = "etc|usr|var|home|tmp|dev|proc|opt|bin|sbin|lib|mnt|media|root|boot|srv|sys|run"
 NAME = r"[\w@+~-]++(?:\.++[\w@+~-]++)*+"  # of a folder or file
 PICTURE = "[\u231a\u231b\u23e9-\u23fa\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]"
@@ -59,10 +60,11 @@ PATTERNS: dict[Kind, str] = {
         [A-Za-z0-9_\-.~:/?\#\[\]@!$&'()*+,;=%{}\u00c0-\u058f]*+""",
     "email": r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]++@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)++",
     "code": r"(?<!`)(?: `(?![\s`])[^`\n]++(?<!\s)` | ``(?!`)[^`\n]++(?:`[^`\n]++)*+`` )(?![`A-Za-z0-9])",
-    # Of HTML and XML; numbered, as in react-i18next; with a value, as in games; and in square brackets.
+    # Of HTML and XML; numbered, as in react-i18next; with a value, as in games; in square brackets; and Markdown's.
     "tag": rf"""< (?: /?[A-Za-z][\w:.-]*+ (?:=[^\s<>]{{1,64}}+)?+ (?:\s(?:[^<>"']++|"[^"<]*+"|'[^'<]*+')*+)?+ /?
         | /?\d{{1,3}}\s?/? | !--(?:[^<>-]|-(?!->))*+-- ) >
-        | \[/?(?:{BRACKETED})(?:=[^\[\]\s]{{1,200}}+)?+\]""",
+        | \[/?(?:{BRACKETED})(?:=[^\[\]\s]{{1,200}}+)?+\]
+        | (?<![\w*~])(?:{EMPHASES})(?=[^\s*~.]) | (?<=[^\s*~])(?:{EMPHASES})(?![\w*~])""",
     "brace": r"""\{\{\{?\s?[^{}\s]++(?:\s[^{}\s]++){0,7}+\s?\}\}\}?
         | [$\#%]\{[^{}\s]++\}
         | \{\s?(?:\$?[^\W\d][\w.\[\]-]*+|\d*+(?:[.\[][\w.\[\]]*+)?+)(?:![rsa])?
@@ -127,7 +129,7 @@ ORDER: tuple[Kind, ...] = (
 SIGNS: dict[str, set[Kind]] = {
     "[0-9]": {"hex", "date", "version", "phone", "part"},
     r"[/+_]|\.\w|(?<!\w)-[-A-Za-z]|[a-z][A-Z]|\\\w|::": {"path", "file", "option", "shortcut", "identifier"},
-    rf"[@`<{{$%&\[\\\#\u20e3]|:[A-Za-z(/]|__|[wW]{{3}}\.|{PICTURE}": {
+    rf"[@`<{{$%&\[\\\#\u20e3*]|~~|:[A-Za-z(/]|__|[wW]{{3}}\.|{PICTURE}": {
         "template", "url", "email", "code", "tag", "brace", "variable", "shortcode", "printf", "entity", "escape",
         "handle", "hashtag", "emoji",
     },

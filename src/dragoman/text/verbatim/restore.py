@@ -27,7 +27,7 @@ import regex
 from dragoman.data.unspaced import UNSPACED
 from dragoman.text.verbatim.detect import KINDS, Placeholder, find, is_positional
 from dragoman.text.verbatim.kinds import Kind, Kinds
-from dragoman.text.verbatim.tags import parse_tag, tag_pairs
+from dragoman.text.verbatim.tags import Tag, tag_pairs, tags_of
 
 # What a placeholder may stand beside, but not inside: words, and amounts with their currency. Chinese and Japanese are
 # written without spaces.
@@ -56,11 +56,8 @@ class Removed:
     offset: int
     before: str = ""
     after: str = ""
-
-    @property
-    def tag(self) -> tuple[str, bool] | None:
-        """The name of a tag that encloses text, and whether it opens; None for '<br/>' and for other placeholders."""
-        return parse_tag(self.text) if self.kind == "tag" else None
+    tag: Tag | None = None
+    "the name of a tag that encloses text, and whether it opens; None for '<br/>' and for other placeholders"
 
     @property
     def opens_at_word(self) -> bool:
@@ -95,6 +92,7 @@ def remove(text: str, kinds: Kinds = KINDS) -> tuple[str, list[Removed]]:
     edges = [0, *(edge for placeholder in placeholders for edge in (placeholder.start, placeholder.end)), len(text)]
     between = [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
     outer_tokens = [_outer_tokens(part) for part in between]
+    tags = tags_of(placeholders)
     removed: list[Removed] = []
     plain: list[str] = []
     length = 0
@@ -114,8 +112,7 @@ def remove(text: str, kinds: Kinds = KINDS) -> tuple[str, list[Removed]]:
             after = outer_tokens[index + 1][0] or (
                 placeholders[index + 1].text if index + 1 < len(placeholders) else ""
             )
-            removed.append(Removed(here.text, here.kind, length, before, after))
-            tag = removed[-1].tag
+            removed.append(Removed(here.text, here.kind, length, before, after, tag := tags[index]))
             only_inline = only_inline and tag is not None and tag[0] not in SEPARATING
     return "".join(plain), removed
 

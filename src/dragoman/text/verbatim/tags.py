@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from dragoman.text.verbatim.detect import find
+from dragoman.text.verbatim.detect import EMPHASES, Placeholder, find
 
 TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)")
 
@@ -15,6 +15,19 @@ def parse_tag(text: str) -> Tag | None:
     """Return the name of a tag that encloses text, and whether it opens; None for '<br/>' and for comments."""
     match = TAG.match(text)
     return (match[2].lower(), not match[1]) if match and not text.endswith("/>") else None
+
+
+def tags_of(placeholders: Sequence[Placeholder]) -> list[Tag | None]:
+    """Return for each placeholder of a text what `parse_tag` says; marks of Markdown open and close in turn."""
+    tags: list[Tag | None] = []
+    open_marks = set[str]()
+    for each in placeholders:
+        if each.text in EMPHASES:
+            open_marks ^= {each.text}
+            tags.append((each.text, each.text in open_marks))
+        else:
+            tags.append(parse_tag(each.text) if each.kind == "tag" else None)
+    return tags
 
 
 def tag_pairs(tags: Sequence[Tag | None]) -> dict[int, int]:
@@ -45,7 +58,7 @@ def inside_tags(text: str) -> tuple[int, int]:
     between them. If nothing would be left, return the whole text.
     """
     tags = [placeholder for placeholder in find(text) if placeholder.kind == "tag"]
-    closing = tag_pairs([parse_tag(placeholder.text) for placeholder in tags])
+    closing = tag_pairs(tags_of(tags))
     opening = {last: first for first, last in closing.items()}
     first, last = 0, len(tags) - 1  # the tags that may still be inside
     start, end = 0, len(text)
