@@ -168,7 +168,9 @@ def print_robustness(options: Options, translator: "Translator", corpus: "Corpus
     with ProgressDisplay() as progress:
         for row in measure_robustness(translator, corpus, options.variation, options.search.seed, options.tokenize):
             rows.append(row)
-            progress.show("translating", f"{row.variation}: BLEU {row.bleu:.1f}, {100 * row.kept:.0f} % of the clean one")
+            progress.show(
+                "translating", f"{row.variation}: BLEU {row.bleu:.1f}, {100 * row.kept:.0f} % of the clean one"
+            )
     if options.json:
         print_json({"variations": [{**asdict(row), "kept": row.kept} for row in rows]})
     else:

@@ -76,6 +76,8 @@ class TrainingConfig:
     "share of the target probability that is spread over the vocabulary"
     bpe_dropout: Fraction = 0.0
     "share of BPE merges skipped at random, so that words are split in different ways; 0.1 for small corpora"
+    robust: Fraction = 0.0
+    "share of the pairs of an epoch that have typos, quotes, another pair behind them or the like (docs/robustness.md)"
     ema: Fraction = 0.0
     "validate and save an exponential moving average of the weights with this decay, such as 0.999; 0: no average"
 

@@ -6,7 +6,7 @@ The same corpora and the same tokenizer give the same bytes, however many thread
 import hashlib
 import json
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from random import Random
@@ -18,7 +18,6 @@ from dragoman.data.batches import Batch, Ids, Repeat
 from dragoman.data.corpus import LeftOut, drop_empty, stream_rows
 from dragoman.data.lines import Row
 from dragoman.data.spec import MAX_WEIGHT, MIN_WEIGHT, CorpusSpec
-from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.storage import formats
@@ -30,6 +29,7 @@ READS_BEFORE_RELEASE = 1000  # sentences
 COMPARED = 10_000  # pairs of a corpus, to see in which order its languages are
 OPPOSITE = 0.05  # similarity by which the sides of two corpora match better crosswise, on both sides
 SOURCE, TARGET = 0, 1
+Change = Callable[[int, np.ndarray, np.ndarray], tuple[Ids | np.ndarray, Ids | np.ndarray]]
 Columns = tuple[tuple[np.ndarray, np.ndarray], ...]  # of source and target: offsets of sentences in the ids, the ids
 
 
@@ -134,33 +134,16 @@ class Pairs:
         self._release_memory()
         return keys
 
-    def batch(
-        self, indices: np.ndarray, dropout: tuple[tuple[Tokenizer, Tokenizer], float, tuple[int, ...]] | None = None
-    ) -> Batch:
+    def batch(self, indices: np.ndarray, change: Change | None = None) -> Batch:
         """Return the pairs at `indices` as a batch.
 
-        With dropout (tokenizers, rate, seeds), the texts are segmented again with BPE-dropout of that rate; the seeds
-        and the index of a pair decide how. A sentence that would become longer than `max_length` stays as it was.
+        change: returns the ids of a pair, given its index and its ids, as the batch has them.
         """
-        sides = [self.rows(indices, side) for side in (SOURCE, TARGET)]
-        return Batch.from_pairs(*self._resegment(indices, sides, *dropout) if dropout else sides)
-
-    def _resegment(
-        self,
-        indices: np.ndarray,
-        sides: Sequence[Sequence[np.ndarray]],
-        tokenizers: tuple[Tokenizer, Tokenizer],
-        rate: float,
-        seeds: tuple[int, ...],
-    ) -> list[list[Ids | np.ndarray]]:
-        """Return sources and targets, `sides`, of the pairs at `indices`, segmented with BPE-dropout, see `batch`."""
-        segmented: list[list[Ids | np.ndarray]] = [[], []]
-        for index, *pair in zip(indices.tolist(), *sides, strict=True):
-            random = Random(f"{seeds} {index}")
-            for side, ids in enumerate(pair):
-                cut = tokenizers[side].resegment(ids.tolist(), rate, random)
-                segmented[side].append(ids if self.max_length and len(cut) >= self.max_length else cut)
-        return segmented
+        sides: Sequence[Sequence[Ids | np.ndarray]] = [self.rows(indices, side) for side in (SOURCE, TARGET)]
+        if change:
+            pairs = [change(index, *pair) for index, *pair in zip(indices.tolist(), *sides, strict=True)]
+            sides = [[pair[side] for pair in pairs] for side in (SOURCE, TARGET)]
+        return Batch.from_pairs(*sides)
 
     def location(self, index: int) -> str:
         """Return where a pair was read: 'news.tsv:1,234'."""

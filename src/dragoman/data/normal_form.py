@@ -12,7 +12,8 @@ MARKS = 1000
 INVISIBLE = regex.compile(
     r"""[\u00ad\u061c\u180e\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]
     | (?<! [\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}] ) \u200b
-    | (?<= \A | [\s\p{ASCII}\p{Latin}\p{Greek}\p{Cyrillic}\p{Hangul}\p{Han}\p{Hiragana}\p{Katakana}] ) [\u200c\u200d]++""",
+    | (?<= \A | [\s\p{ASCII}\p{Latin}\p{Greek}\p{Cyrillic}\p{Hangul}\p{Han}\p{Hiragana}\p{Katakana}] )
+      [\u200c\u200d]++""",
     regex.VERBOSE,
 )
 WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}  # full-width Latin

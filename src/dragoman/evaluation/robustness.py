@@ -114,9 +114,7 @@ def _score(
         _without(re.sub(rf"\A{label}", "", translation.text) if label else translation.text, varied.inserted)
         for translation, varied in zip(translations, lines.varied, strict=True)
     ]
-    spans = [
-        slice(start, start + varied.parts) for start, varied in zip(lines.starts, lines.varied, strict=True)
-    ]
+    spans = [slice(start, start + varied.parts) for start, varied in zip(lines.starts, lines.varied, strict=True)]
     same_lines, same_references = ([" ".join(side[span]) for span in spans] for side in (clean, references))
     targets = [varied.target for varied in lines.varied]
     outputs, targets = normalise_texts(outputs, targets)

@@ -1,4 +1,4 @@
-"""Vary sentence pairs as people write: in capitals, with typos, in quotes, with a URL inside, two sentences in one line.
+"""Vary sentence pairs as people type: in capitals, with typos, in quotes, with a URL inside, two in one line.
 
 A variation depends on a random number generator alone, so that it can be repeated. What it does to the source alone, a
 model has to bear; what it does to both sides, it has to translate. docs/robustness.md shows the table.
@@ -55,8 +55,10 @@ class Variation:
 
     vary: Vary
     "returns None for pairs that it would not change"
-    trained: bool = True
-    "whether training may show it (`training.robust`); the others tell what a model does with what it never saw"
+    weight: int = 0
+    "how often training shows it, compared with the others (`training.robust`); 0: a model need not learn it, or cannot"
+    joins: bool = False
+    "whether it makes one pair of two"
     label: str = ""
     "a regular expression for what is in front of its translations and no part of the target"
 
@@ -93,7 +95,7 @@ def full_width(text: str) -> str:
 
 def straight_quotes(text: str) -> str:
     """Return a text with straight quotes for curly ones; with curly ones where it has straight ones."""
-    straight = text.translate(str.maketrans("“”‘’„", "\"\"''\""))
+    straight = text.translate(str.maketrans("“”‘’„", '""\'\'"'))
     if straight != text:
         return straight
     return re.sub(r'"([^"]*)"', r"“\1”", text.replace("'", "’"))
@@ -314,50 +316,52 @@ def _number(random: Random) -> str:
 VARIATIONS: dict[str, Variation] = {
     "capitals": Variation(of_both(in_capitals)),
     "title case": Variation(of_both(title_case)),
-    "lower case": Variation(of_source(lower_case)),
-    "no final mark": Variation(of_both(lambda text: FINAL_MARK.sub("", text))),
-    "typos": Variation(of_source_by_chance(with_typos)),
-    "doubled spaces": Variation(of_source(lambda text: text.replace(" ", "  ")), trained=False),
-    "no-break spaces": Variation(of_source(lambda text: text.replace(" ", "\u00a0")), trained=False),
-    "letters and marks apart": Variation(of_source(partial(unicodedata.normalize, "NFD")), trained=False),
-    "invisible characters": Variation(of_source_by_chance(with_invisible), trained=False),
-    "full-width letters": Variation(of_source(full_width), trained=False),
-    **{f"in quotes {pair}": Variation(around(*pair)) for pair in QUOTES},
-    "quotes straight or curly": Variation(of_source(straight_quotes)),
-    "in brackets": Variation(around("(", ")")),
-    "URL": Variation(inserted(lambda random: f"https://example.org/{_number(random)}"), trained=False),
-    "e-mail": Variation(inserted(lambda random: f"info{_number(random)}@example.org"), trained=False),
-    "number": Variation(inserted(_number), trained=False),
-    "date": Variation(inserted(lambda random: f"20{random.randint(10, 29)}-0{random.randint(1, 9)}-15"), trained=False),
-    "path": Variation(inserted(lambda random: f"/srv/data/{_number(random)}/list.txt"), trained=False),
-    "version": Variation(inserted(lambda random: f"{random.randint(1, 30)}.{random.randint(1, 20)}.7"), trained=False),
-    "hashtag": Variation(inserted(lambda random: f"#spring{_number(random)}"), trained=False),
-    "placeholder {name}": Variation(inserted(lambda random: "{name}"), trained=False),
-    "placeholder %s": Variation(inserted(lambda random: "%s"), trained=False),
-    "code": Variation(inserted(lambda random: "`git add`"), trained=False),
-    "emoji": Variation(inserted(lambda random: random.choice("😀🎉🚀")), trained=False),
-    "emoji of several": Variation(inserted(lambda random: random.choice(("👩‍👩‍👧", "🧑🏽‍💻"))), trained=False),
-    "flag": Variation(inserted(lambda random: random.choice(("🇩🇪", "🇰🇷"))), trained=False),
-    "unknown name": Variation(inserted(lambda random: random.choice(NAMES)), trained=False),
-    "tag <b>": Variation(enclosed("<b>", "</b>"), trained=False),
-    "Markdown **": Variation(enclosed("**", "**"), trained=False),
-    "bullet": Variation(in_front("• "), trained=False),
-    "list number": Variation(in_front("1. "), trained=False),
-    "label NOTE": Variation(of_source(lambda text: f"NOTE: {text}"), trained=False, label=r"[^:：]{1,30}[:：]\s?"),
-    "fragments": Variation(fragment),
+    "lower case": Variation(of_source(lower_case), weight=3),
+    "no final mark": Variation(of_both(lambda text: FINAL_MARK.sub("", text)), weight=1),
+    "typos": Variation(of_source_by_chance(with_typos), weight=8),
+    "doubled spaces": Variation(of_source(lambda text: text.replace(" ", "  "))),
+    "no-break spaces": Variation(of_source(lambda text: text.replace(" ", "\u00a0"))),
+    "letters and marks apart": Variation(of_source(partial(unicodedata.normalize, "NFD"))),
+    "invisible characters": Variation(of_source_by_chance(with_invisible)),
+    "full-width letters": Variation(of_source(full_width)),
+    **{f"in quotes {pair}": Variation(around(*pair), weight=1) for pair in QUOTES},
+    "quotes straight or curly": Variation(of_source(straight_quotes), weight=1),
+    "in brackets": Variation(around("(", ")"), weight=1),
+    "URL": Variation(inserted(lambda random: f"https://example.org/{_number(random)}")),
+    "e-mail": Variation(inserted(lambda random: f"info{_number(random)}@example.org")),
+    "number": Variation(inserted(_number)),
+    "date": Variation(inserted(lambda random: f"20{random.randint(10, 29)}-0{random.randint(1, 9)}-15")),
+    "path": Variation(inserted(lambda random: f"/srv/data/{_number(random)}/list.txt")),
+    "version": Variation(inserted(lambda random: f"{random.randint(1, 30)}.{random.randint(1, 20)}.7")),
+    "hashtag": Variation(inserted(lambda random: f"#spring{_number(random)}")),
+    "placeholder {name}": Variation(inserted(lambda random: "{name}")),
+    "placeholder %s": Variation(inserted(lambda random: "%s")),
+    "code": Variation(inserted(lambda random: "`git add`")),
+    "emoji": Variation(inserted(lambda random: random.choice("😀🎉🚀"))),
+    "emoji of several": Variation(inserted(lambda random: random.choice(("👩‍👩‍👧", "🧑🏽‍💻")))),
+    "flag": Variation(inserted(lambda random: random.choice(("🇩🇪", "🇰🇷")))),
+    "unknown name": Variation(inserted(lambda random: random.choice(NAMES))),
+    "tag <b>": Variation(enclosed("<b>", "</b>")),
+    "Markdown **": Variation(enclosed("**", "**")),
+    "bullet": Variation(in_front("• ")),
+    "list number": Variation(in_front("1. ")),
+    "label NOTE": Variation(of_source(lambda text: f"NOTE: {text}"), label=r"[^:：]{1,30}[:：]\s?"),
+    "fragments": Variation(fragment, weight=1),
     "two sentences": Variation(joined(2, marks=True)),
-    "two without marks": Variation(joined(2, marks=False)),
-    "four sentences": Variation(joined(4, marks=True), trained=False),
-    "four without marks": Variation(joined(4, marks=False), trained=False),
-    "sentence of 60 words": Variation(long_sentence(60), trained=False),
-    "sentence of 120 words": Variation(long_sentence(120), trained=False),
-    "mIxEd CaSe": Variation(of_source(mixed_case), trained=False),
-    "look-alike letters": Variation(of_source(lambda text: words_of(text, lambda w: w.translate(LOOKALIKES))), False),
-    "hyphens at line ends": Variation(of_source_by_chance(hyphenated), trained=False),
-    "repeated letters": Variation(of_source_by_chance(repeated_letters), trained=False),
-    "missing spaces": Variation(of_source_by_chance(missing_spaces), trained=False),
-    "misread letters": Variation(of_source_by_chance(misread_letters), trained=False),
+    "two without marks": Variation(joined(2, marks=False), weight=4, joins=True),
+    "four sentences": Variation(joined(4, marks=True)),
+    "four without marks": Variation(joined(4, marks=False)),
+    "sentence of 60 words": Variation(long_sentence(60)),
+    "sentence of 120 words": Variation(long_sentence(120)),
+    "mIxEd CaSe": Variation(of_source(mixed_case)),
+    "look-alike letters": Variation(of_source(lambda text: words_of(text, lambda w: w.translate(LOOKALIKES)))),
+    "hyphens at line ends": Variation(of_source_by_chance(hyphenated)),
+    "repeated letters": Variation(of_source_by_chance(repeated_letters)),
+    "missing spaces": Variation(of_source_by_chance(missing_spaces)),
+    "misread letters": Variation(of_source_by_chance(misread_letters)),
 }
+
+TRAINED = [name for name, variation in VARIATIONS.items() if variation.weight]
 
 
 def vary(name: str, pairs: Sequence[Pair], seed: object) -> Varied | None:

@@ -16,6 +16,7 @@ from dragoman.data.batches import Plan, plan_batches, split_batch
 from dragoman.errors import DragomanError, UsageError, is_out_of_memory, plural
 from dragoman.model import parameter_count
 from dragoman.storage.writing import require_links
+from dragoman.training.augmentation import Augmentation
 from dragoman.training.batch_loader import MicroBatches, Turn, dead_workers_explained, default_workers, load_batches
 from dragoman.training.checkpoint import TrainingProgress, lock_folder
 from dragoman.training.core_watch import CoreWatch
@@ -93,13 +94,14 @@ class Loop:
 
     def __init__(self, run: Run):
         self.run, self.progress, self.journal, self.settings = run, run.progress, run.journal, run.config.training
+        self.augmentation = Augmentation(run.pairs, run.tokenizers, self.settings)
         device = run.group.device
         workers = default_workers(device) if self.settings.workers is None else self.settings.workers
 
         @lru_cache(maxsize=2 if workers else 1)  # workers begin the next epoch early
         def plan(epoch: int) -> Plan:
-            pairs, settings = run.pairs, run.config.training
-            return plan_batches(pairs.lengths, int(settings.batch_tokens), settings.seed, epoch, pairs.repeats)
+            settings, lengths = run.config.training, self.augmentation.lengths(epoch)
+            return plan_batches(lengths, int(settings.batch_tokens), settings.seed, epoch, run.pairs.repeats)
 
         self.plan = plan
         self.begin_epoch()
@@ -211,26 +213,24 @@ class Loop:
     def make_batch(self, turn: Turn) -> MicroBatches:
         """Return the micro-batches of a batch, perhaps in another process."""
         epoch, batch, indices = turn
-        return self.micro_batches(indices, (self.settings.seed, epoch, batch))
+        return self.micro_batches(indices, epoch, (self.settings.seed, epoch, batch))
 
-    def micro_batches(self, indices: np.ndarray, seeds: tuple[int, ...]) -> MicroBatches:
+    def micro_batches(self, indices: np.ndarray, epoch: int, seeds: tuple[int, ...]) -> MicroBatches:
         """Return the micro-batches of the pairs at `indices`; None for those of other processes, and for empty ones.
 
         In lockstep every process gets the first one as well. seeds: of BPE-dropout.
         """
         group, slices = self.run.group, split_batch(indices, self.settings.micro_batches or 1)
-        rate = self.settings.bpe_dropout
-        dropout = (self.run.tokenizers.bpe(), rate, seeds) if rate else None
         batches: MicroBatches = [None] * len(slices)
         for number, part in enumerate(slices):
             # In lockstep, a process that has none itself works through the first one.
             is_local = number % group.size == group.rank or (number == 0 and self.run.learner.sync.lockstep)
             if is_local and len(part):
-                batches[number] = self.run.pairs.batch(part, dropout)
+                batches[number] = self.augmentation.batch(part, epoch, seeds)
         return batches
 
     def target_tokens(self, indices: np.ndarray) -> int:
-        """Return the target tokens, EOS included, of the pairs at `indices`, before BPE-dropout."""
+        """Return the target tokens, EOS included, of the pairs at `indices`, as they are in the corpus."""
         return int(self.run.pairs.lengths[indices, 1].sum())
 
     def share_done(self) -> float:
@@ -243,11 +243,11 @@ class Loop:
         Log how long an epoch will take. Raise DragomanError where the batch does not fit.
         """
         run, settings = self.run, self.settings
-        indices = self.batches.largest_batch(run.pairs.lengths)
+        indices = self.batches.largest_batch(self.augmentation.lengths(self.progress.epoch))
         tokens = self.target_tokens(indices)
         for _ in range(1 if run.group.device.type == "cpu" else 2):  # the first time, a GPU loads its kernels
             began = time.monotonic()
-            result = run.learner.compute_gradient(self.micro_batches(indices, (0,)), tokens, (0,))
+            result = run.learner.compute_gradient(self.micro_batches(indices, self.progress.epoch, (0,)), tokens, (0,))
             run.learner.sync.clear()
         if result.out_of_memory:
             smaller = "" if self.progress.step else "choose a smaller training.batch_tokens, or "

@@ -9,9 +9,9 @@ from dragoman.data.tokenizers import SideTokenizer
 from dragoman.decoding.search import Hypothesis
 from dragoman.errors import UsageError
 from dragoman.text import verbatim
+from dragoman.text.casing import Casing, as_sentence, casing_of
 from dragoman.text.faults import find_faults, is_empty
 from dragoman.text.glossary import Entry, Glossary, TermMatch, check_terms, find_in_compounds, normalise_term
-from dragoman.text.casing import Casing, as_sentence, casing_of
 from dragoman.text.known_words import KnownWords
 from dragoman.text.verbatim.kinds import Kinds
 from dragoman.translation.segments import Candidate, Segment, Wording

@@ -117,9 +117,7 @@ class SegmentSearch:
         """Return a result for the segment as it was given: in capitals, if that is."""
         if casing != "capitals":
             return replace(result, segment=segment)
-        candidates = [
-            replace(each, text=in_capitals(each.text, self.safeguards.kinds)) for each in result.candidates
-        ]
+        candidates = [replace(each, text=in_capitals(each.text, self.safeguards.kinds)) for each in result.candidates]
         return replace(result, segment=segment, candidates=candidates)
 
     def _translate(self, segments: Sequence[Segment], search: SearchConfig) -> list[SegmentResult]:
