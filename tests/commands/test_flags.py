@@ -12,7 +12,8 @@ from dragoman.commands.habits import HABITS
 
 TRAIN = """
 --preset --train --dev --languages --out --init-from --vocabulary --quiet
---training.batch-tokens --training.micro-batches --training.max-tokens --training.concatenate --training.bpe-dropout
+--training.batch-tokens --training.micro-batches --training.max-tokens --training.concatenate
+--training.bpe-dropout --training.robust
 --training.epochs --training.max-steps --training.minutes
 --training.schedule --training.learning-rate --training.warmup --training.beta2 --training.weight-decay --training.ema
 --training.label-smoothing --training.clip
@@ -54,7 +55,7 @@ FLAGS = {
 --word-scores --alignment --text-key --translate-key --as-lines
 --tag --target-tag --prefix --glossary --forbid --forbid-exact --placeholders --no-placeholders
 --keep-numbers --no-keep-numbers --keep --keep-file
---detect-faults --no-detect-faults
+--detect-faults --no-detect-faults --sentence-case --no-sentence-case --visible-characters --no-visible-characters
 --engine --compute-type --device --threads --quiet {SEARCH}
 """,
     "serve": "-m --model --pivot --host --port --engine --compute-type --device --threads --processes --replicas "
@@ -65,7 +66,7 @@ FLAGS = {
     "verify": "--json",
     "average": "--out --last",
     "evaluate": "-m --model --translations --ensemble --device --threads --tokenize -o --output --sentences --details "
-    + f"--against --against-file --json {ONE_BEST}",
+    + f"--against --against-file --robustness --variation --json {ONE_BEST}",
     "score": "-m --model --threads --json",
     "align": "-m --model --layer --head --measure --threshold --soft --text --subwords --threads",
     "calibrate": "-m --model --out --threads",

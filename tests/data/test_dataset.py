@@ -21,7 +21,7 @@ from dragoman.data.batches import Batch, Repeat, plan_batches
 from dragoman.data.corpus import Pair
 from dragoman.data.dataset import CHUNK, Pairs, direction_notes, repetition_notes, tokenise, weights_of
 from dragoman.data.spec import CorpusSpec
-from dragoman.data.tokenizer import PAD, Tokenizer, normalise
+from dragoman.data.tokenizer import Tokenizer, normalise
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 
@@ -173,18 +173,12 @@ def test_corpus_makes_up_its_share_of_the_tokens_of_an_epoch(
         assert found == pytest.approx(expected, abs=0.03) if spec.share else found > expected - 0.1
 
 
-def test_tag_stands_in_front_of_the_source_alone_also_under_dropout(
-    origin: CorpusSpec, tagged: Tokenizer, tmp_path: Path
-):
-    plain, _ = tokenise((origin,), Tokenizers.from_tokenizer(tagged), None, tmp_path / "plain.arrow")
-    stored, _ = tokenise(
-        (replace(origin, tag="med"),), Tokenizers.from_tokenizer(tagged), None, tmp_path / "tagged.arrow"
-    )
+def test_tag_stands_in_front_of_the_source_alone(origin: CorpusSpec, tagged: Tokenizer, tmp_path: Path):
+    tokenizers = Tokenizers.from_tokenizer(tagged)
+    plain, _ = tokenise((origin,), tokenizers, None, tmp_path / "plain.arrow")
+    stored, _ = tokenise((replace(origin, tag="med"),), tokenizers, None, tmp_path / "tagged.arrow")
     assert stored.ids(3) == ([tagged.tags["med"], *plain.ids(3)[0]], plain.ids(3)[1])
     assert (stored.lengths - plain.lengths).tolist() == [[1, 0]] * len(plain)
-    batch = stored.batch(np.arange(9), ((tagged, tagged), 0.5, (1,)))
-    assert set(batch.source[:, 0].tolist()) == {tagged.tags["med"]}
-    assert not (batch.source[:, 1:] == tagged.tags["med"]).any()
 
 
 # What is left out.
@@ -457,41 +451,3 @@ def test_file_does_not_stay_in_memory_either(megabytes: Path, monkeypatch: pytes
 
     assert growth(rows=100) < size / 3
     assert growth(rows=1_000_000) > size / 2  # the control
-
-
-# BPE-dropout.
-
-
-def test_dropout_changes_pieces_and_no_text(stored: Pairs, tokenizer: Tokenizer):
-    indices = np.arange(20)
-    plain, dropped = stored.batch(indices), stored.batch(indices, ((tokenizer, tokenizer), 0.3, (1, 0)))
-    for ours, theirs in ((dropped.source, plain.source), (dropped.labels, plain.labels)):
-        assert [*map(tokenizer.decode, ours.tolist())] == [*map(tokenizer.decode, theirs.tolist())]
-    assert dropped.tokens > plain.tokens
-    assert same(stored.batch(indices, ((tokenizer, tokenizer), 0.0, (1, 0))), plain)
-
-
-def test_dropout_depends_on_the_numbers_and_on_the_pair_alone(stored: Pairs, tokenizer: Tokenizer):
-    def pieces(indices: list[int], pair: int, seeds: tuple[int, ...]) -> list[int]:
-        row = stored.batch(np.array(indices), ((tokenizer, tokenizer), 0.3, seeds)).source[indices.index(pair)]
-        return row[row != PAD].tolist()
-
-    assert pieces([4, 5, 6], 5, (1, 2)) == pieces([9, 5], 5, (1, 2))
-    assert len({tuple(pieces([5], 5, (1, step))) for step in range(10)}) > 5
-
-
-def test_dropout_cuts_the_same_sentence_in_each_pair_in_its_own_way(tokenizer: Tokenizer, tmp_path: Path):
-    origin = CorpusSpec((write_tsv(tmp_path / "same.tsv", [("The dog sees 2 cats.", "x")] * 20),))
-    stored, _ = tokenise((origin,), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "x.arrow")
-    batch = stored.batch(np.arange(20), ((tokenizer, tokenizer), 0.3, (1,)))
-    assert len({tuple(row) for row in batch.source.tolist()}) > 10
-
-
-def test_dropout_makes_no_sentence_too_long(origin: CorpusSpec, tokenizer: Tokenizer, tmp_path: Path):
-    """A model with learned positions would refuse it."""
-    widest = []
-    for longest in (12, None):
-        stored, _ = tokenise((origin,), Tokenizers.from_tokenizer(tokenizer), longest, tmp_path / "x.arrow")
-        batch = stored.batch(np.arange(len(stored)), ((tokenizer, tokenizer), 0.9, (1,)))
-        widest.append(max(batch.source.shape[1], batch.labels.shape[1]))
-    assert widest[0] <= 12 < widest[1]

@@ -75,7 +75,8 @@ def _usual(word: str, casing: Casing, words: KnownWords | None) -> str:
         return usual + word[len(stem) :].lower()
     if "-" in stem:
         return "-".join(_usual(part, casing, words) if part else part for part in word.split("-"))
-    return word if casing == "title" and words else word.lower()
+    small = word.lower()
+    return word if (casing == "title" and words) or len(small) != len(word) else small  # "İ" would become two letters
 
 
 def as_sentence(text: str, words: KnownWords | None = None, kinds: Kinds = KINDS) -> str:

@@ -111,7 +111,7 @@ def joined_lengths(pairs: Pairs) -> np.ndarray:
 
 
 def may_join(pairs: Pairs) -> np.ndarray:
-    """Return for each pair whether the next one is of the same corpus, and both together are not too long: bool (n,)."""
+    """Return for each pair whether the next one is of the same corpus, and both are short enough: bool (n,)."""
     fits = joined_lengths(pairs).max(axis=1) <= (pairs.max_length or np.inf)
     fits[[repeat.stop - 1 for repeat in pairs.repeats]] = False
     return fits

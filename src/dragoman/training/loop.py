@@ -94,13 +94,13 @@ class Loop:
 
     def __init__(self, run: Run):
         self.run, self.progress, self.journal, self.settings = run, run.progress, run.journal, run.config.training
-        self.augmentation = Augmentation(run.pairs, run.tokenizers, self.settings)
+        self.augmentation = augmentation = Augmentation(run.pairs, run.tokenizers, self.settings)
         device = run.group.device
         workers = default_workers(device) if self.settings.workers is None else self.settings.workers
 
         @lru_cache(maxsize=2 if workers else 1)  # workers begin the next epoch early
         def plan(epoch: int) -> Plan:
-            settings, lengths = run.config.training, self.augmentation.lengths(epoch)
+            settings, lengths = run.config.training, augmentation.lengths(epoch)
             return plan_batches(lengths, int(settings.batch_tokens), settings.seed, epoch, run.pairs.repeats)
 
         self.plan = plan
