@@ -185,7 +185,8 @@ def _drop(letter: str) -> str:
 
 def _next_key(letter: str, random: Random) -> str:
     """Return a letter of a key beside its own; of a syllable of Hangul, the vowel changes."""
-    *front, last = unicodedata.normalize("NFD", letter)[:2]
+    parts = unicodedata.normalize("NFD", letter)
+    front, last = parts[: len(parts[:2]) - 1], parts[:2][-1]
     name = unicodedata.name(last, "")
     is_vowel = name.startswith("HANGUL JUNGSEONG")
     key = unicodedata.lookup(name.replace("JUNGSEONG", "LETTER")) if is_vowel else letter
@@ -196,7 +197,7 @@ def _next_key(letter: str, random: Random) -> str:
     chosen = random.choice(near)
     if is_vowel:
         jamo = unicodedata.lookup(unicodedata.name(chosen).replace("LETTER", "JUNGSEONG"))
-        return unicodedata.normalize("NFC", "".join([*front, jamo, *unicodedata.normalize("NFD", letter)[2:]]))
+        return unicodedata.normalize("NFC", front + jamo + parts[2:])
     return chosen.upper() if key.isupper() else chosen
 
 

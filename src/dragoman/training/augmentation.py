@@ -57,7 +57,7 @@ class Augmentation:
         kind = int(self._kinds(epoch)[index])
         if kind == NONE:
             return pair[SOURCE], pair[TARGET]
-        rows = [pair, *([self.pairs.ids(index + 1)] if kind in JOINING else [])]
+        rows: list[Sequence[np.ndarray | Ids]] = [pair, *([self.pairs.ids(index + 1)] if kind in JOINING else [])]
         texts = [self._texts(row) for row in rows]
         if any(text is None for text in texts):
             return pair[SOURCE], pair[TARGET]
