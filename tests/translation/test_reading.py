@@ -10,8 +10,9 @@ from dragoman.config import SearchConfig
 from dragoman.data.corpus import read_corpus
 from dragoman.text.casing import as_sentence, casing_of, in_capitals
 from dragoman.text.glossary import Entry, Glossary
-from dragoman.text.variations import title_case
-from dragoman.translation.safeguards import Safeguards
+from dragoman.text.variations import mixed_case, title_case
+from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
+from dragoman.translation.segment_search import STRANGE
 from dragoman.translation.segments import LONGER, Segmenter
 from dragoman.translation.translator import Translator
 
@@ -89,6 +90,22 @@ def test_invisible_characters_are_not_read(translator: Translator, sources: list
     assert translator.translate(hidden) == translator.translate(sources)
     as_given = translator.replace(safeguards=AS_GIVEN).translate(hidden)  # the control
     assert [each.text for each in as_given] != [each.text for each in translator.translate(sources)]
+
+
+@pytest.mark.parametrize(("change", "strange"), [(str, False), (mixed_case, True), (str.upper, False)])
+def test_words_spelled_as_in_no_training_are_flagged(trained: Path, sources: list[str], change, strange: bool):
+    translator = Translator.load(trained, SearchConfig(beam=1))
+    assert translator.extent.subwords > 0
+    results = translator.translate([change(source) for source in sources])
+    flagged = [STRANGE in result.flags for result in results]
+    assert all(flagged) if strange else sum(flagged) <= len(flagged) / 10
+    assert not any(STRANGE in each.flags for each in translator.replace(safeguards=NO_SAFEGUARDS).translate(sources))
+
+
+def test_names_and_code_are_not_strange(translator: Translator):
+    text = "The dog sees https://example.org/xQzWvKjP?q=ZxYwV and report_QxZ.odt"
+    assert STRANGE not in translator.translate(text).flags
+    assert STRANGE in translator.translate("The dog sees xQzWvKjP qxzwvkjpxz").flags  # the control
 
 
 def test_blank_text_stays(translator: Translator):

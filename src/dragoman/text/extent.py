@@ -4,12 +4,18 @@ A model that was trained on single sentences translates two of them badly, one t
 """
 
 import json
+import re
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
 
+from dragoman.data.tokenizers import SideTokenizer
 from dragoman.storage.records import read_record
 from dragoman.text.scripts import read_scripts
+
+LETTERS = re.compile(r"[^\W\d_]+")
+FEWEST = 12
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,7 @@ class SourceExtent:
     scripts: tuple[str, ...] = ()  # in which the sources were written, as `text.scripts` names them
     tagged: bool = False  # whether all sources had a tag in front
     markup: bool = False  # whether at least one of 100 sources had tags, as HTML has them
+    subwords: float = 0.0  # for each letter of a word, at most, in 99 of 100 sources; 0.0 if that was not measured
 
     def as_json(self) -> str:
         """Return the record as a line of JSON."""
@@ -38,6 +45,8 @@ class SourceExtent:
             extent = cls(**{**record, "scripts": tuple(record.get("scripts", ()))})
             if any(type(number) is not int or number < 1 for number in (extent.sentences, extent.tokens)):
                 raise ValueError
+            if not (isinstance(extent.subwords, float) and 0 <= extent.subwords < inf):
+                raise ValueError
             if any(type(flag) is not bool for flag in (extent.wordless, extent.tagged, extent.markup)) or any(
                 type(script) is not str for script in extent.scripts
             ):
@@ -45,6 +54,16 @@ class SourceExtent:
             return extent
 
         return read_record(folder / cls.RECORD, "a record of sentences and tokens", make)
+
+
+def subwords_per_letter(text: str, tokenizer: SideTokenizer) -> float:
+    """Return how many subwords a letter of the words of a text takes; 0.0 with fewer than FEWEST letters.
+
+    It is high where words are spelled as in no source of the training, as in "mIxEd CaSe".
+    """
+    words = LETTERS.findall(text)
+    letters = sum(map(len, words))
+    return len(tokenizer.encode(" ".join(words))) / letters if letters >= FEWEST else 0.0
 
 
 def model_scripts(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:

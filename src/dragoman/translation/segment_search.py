@@ -20,6 +20,7 @@ from dragoman.errors import DragomanError
 from dragoman.model import Model
 from dragoman.text import verbatim
 from dragoman.text.casing import Casing, in_capitals
+from dragoman.text.extent import subwords_per_letter
 from dragoman.text.glossary import TermMatch
 from dragoman.text.inflection import before_head, is_compound
 from dragoman.translation.annotate import Annotator
@@ -39,6 +40,7 @@ from dragoman.translation.segments import Candidate, Segment, SegmentResult
 from dragoman.translation.terms import forbidden_sequences
 
 MOST_SAID = 10_000
+STRANGE = "unlike the training"  # the flag of a text that is spelled so
 TermKey = tuple[str, tuple[int, ...], tuple[int, ...]]  # a text and the tags in front of it and its translation
 Ranked = list[Hypothesis]  # of one segment, best first
 
@@ -58,6 +60,8 @@ class SegmentSearch:
     "whether segments without words are searched for, too, because the model has learned to translate them"
     markup: bool = False
     "whether the model has learned to translate tags"
+    subwords: float = 0.0
+    "for each letter, at most, in what the model has learned to read; 0.0 if nobody knows"
 
     @cached_property
     def alignment(self) -> AlignmentHead | None:
@@ -100,7 +104,7 @@ class SegmentSearch:
         read = [self._read(segment, casing) for segment, casing in zip(segments, casings, strict=True)]
         results = self._translate(read, search)
         return [
-            self._shown(result, segment, casing)
+            self._shown(self._flag_strange(result), segment, casing)
             for result, segment, casing in zip(results, segments, casings, strict=True)
         ]
 
@@ -112,6 +116,20 @@ class SegmentSearch:
         (ids,) = self.tokenizers.source.encode_sources([text])
         read = replace(segment, text=text, ids=ids)
         return replace(read, terms=self.safeguards.segment_terms(read, self.tokenizers.source))
+
+    def _flag_strange(self, result: SegmentResult) -> SegmentResult:
+        """Return a result with a flag if the words that the model read are spelled as none that it has learned."""
+        text, most = result.segment.text, self.subwords
+        if not most or not self.safeguards.faults or len(result.segment.ids) <= most * sum(map(str.isalpha, text)):
+            return result
+        bare = verbatim.remove(text, self.safeguards.source_kinds | verbatim.WITH_NUMBERS)[0]
+        if subwords_per_letter(bare, self.tokenizers.source) <= most:
+            return result
+        candidates = [
+            replace(each, wording=replace(each.wording, flags=(*each.wording.flags, STRANGE)))
+            for each in result.candidates
+        ]
+        return replace(result, candidates=candidates)
 
     def _shown(self, result: SegmentResult, segment: Segment, casing: Casing | None) -> SegmentResult:
         """Return a result for the segment as it was given: in capitals, if that is."""

@@ -97,6 +97,7 @@ class Translator:
             scripts,
             self.extent.wordless,
             self.extent.markup,
+            self.extent.subwords,
         )
 
     @classmethod
