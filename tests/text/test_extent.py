@@ -19,6 +19,7 @@ from dragoman.storage.writing import new_folder
 from dragoman.text.extent import SourceExtent
 from dragoman.text.tags import DefaultTags, LanguageTags
 from dragoman.training.extent import measure_extent, target_scripts
+from dragoman.translation.segments import Segment
 
 
 def extent_of(sources: list[str], tokenizer: Tokenizer, folder: Path) -> SourceExtent:
@@ -33,9 +34,11 @@ def extent_of(sources: list[str], tokenizer: Tokenizer, folder: Path) -> SourceE
 def test_extent_is_that_of_95_of_100_sources(tokenizer: Tokenizer, tmp_path: Path):
     one, three = "The dog sees it.", "The dog sees it. The man sees it. The dog."
     tokens = len(tokenizer.encode(one)), len(tokenizer.encode(three))
-    assert extent_of([one] * 95 + [three] * 5, tokenizer, tmp_path) == SourceExtent(1, tokens[0], False, ("LATIN",))
+    measured = extent_of([one] * 95 + [three] * 5, tokenizer, tmp_path)
+    assert measured == SourceExtent(1, tokens[0], False, ("LATIN",), subwords=measured.subwords)
+    assert 0 < measured.subwords == Segment(three, tokenizer.encode(three)).subwords_per_letter < 1
     found = extent_of([one] * 94 + [three] * 5 + ["개가 봐요. " * 9], tokenizer, tmp_path)
-    assert found == SourceExtent(3, tokens[1], False, ("HANGUL", "LATIN"))
+    assert found == SourceExtent(3, tokens[1], False, ("HANGUL", "LATIN"), subwords=found.subwords)
     marked = one.replace("dog", "<b>dog</b>")
     assert extent_of([one] * 99 + [marked], tokenizer, tmp_path).markup
     assert not extent_of([one] * 100 + [marked], tokenizer, tmp_path).markup

@@ -80,11 +80,11 @@ def record_batches(file: Path) -> None:
     """The pairs of each batch, as each process sees them."""
     work = loop.Loop.micro_batches
 
-    def parts(self: loop.Loop, indices: Any, seeds: tuple[int, ...]) -> Any:
+    def parts(self: loop.Loop, indices: Any, epoch: int, seeds: tuple[int, ...]) -> Any:
         if len(seeds) == 3:  # not the trial before the first step
             with file.with_suffix(f".{rank()}").open("a") as opened:
                 opened.write(json.dumps(indices.tolist()) + "\n")
-        return work(self, indices, seeds)
+        return work(self, indices, epoch, seeds)
 
     loop.Loop.micro_batches = parts  # type: ignore[method-assign]
 

@@ -10,11 +10,16 @@ from dragoman.config import SearchConfig
 from dragoman.data.corpus import read_corpus
 from dragoman.text.casing import as_sentence, casing_of, in_capitals
 from dragoman.text.glossary import Entry, Glossary
-from dragoman.text.variations import mixed_case, title_case
+from dragoman.text.variations import LOOKALIKES, title_case
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
 from dragoman.translation.segment_search import STRANGE
 from dragoman.translation.segments import LONGER, Segmenter
 from dragoman.translation.translator import Translator
+
+
+def with_lookalikes(text: str) -> str:
+    return text.translate(LOOKALIKES)
+
 
 AS_GIVEN = Safeguards(sentence_case=False, visible_characters=False)
 
@@ -92,13 +97,13 @@ def test_invisible_characters_are_not_read(translator: Translator, sources: list
     assert [each.text for each in as_given] != [each.text for each in translator.translate(sources)]
 
 
-@pytest.mark.parametrize(("change", "strange"), [(str, False), (mixed_case, True), (str.upper, False)])
+@pytest.mark.parametrize(("change", "strange"), [(str, False), (with_lookalikes, True), (str.upper, False)])
 def test_words_spelled_as_in_no_training_are_flagged(trained: Path, sources: list[str], change, strange: bool):
     translator = Translator.load(trained, SearchConfig(beam=1))
     assert translator.extent.subwords > 0
     results = translator.translate([change(source) for source in sources])
     flagged = [STRANGE in result.flags for result in results]
-    assert all(flagged) if strange else sum(flagged) <= len(flagged) / 10
+    assert (sum(flagged) > 0.8 * len(flagged)) if strange else (sum(flagged) < 0.1 * len(flagged))
     assert not any(STRANGE in each.flags for each in translator.replace(safeguards=NO_SAFEGUARDS).translate(sources))
 
 

@@ -37,7 +37,8 @@ def casing_of(text: str, words: KnownWords | None = None, kinds: Kinds = KINDS) 
     all_words = [match[0] for piece, fixed in outside(text, kinds) if not fixed for match in WORD.finditer(piece)]
     letters = [letter for word in all_words for letter in word if letter.lower() != letter.upper()]
     if len(letters) > 1 and sum(map(str.isupper, letters)) >= CAPITALS * len(letters):
-        return "capitals"
+        is_known = not words or any(words.usual(word) for word in all_words)  # else they are names and codes
+        return "capitals" if is_known else None
     cased = [word for word in all_words if word[0].lower() != word[0].upper()]
     if len(cased) < FEWEST_IN_TITLE or sum(word[0].isupper() for word in cased) < TITLE * len(cased):
         return None

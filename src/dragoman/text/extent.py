@@ -4,18 +4,13 @@ A model that was trained on single sentences translates two of them badly, one t
 """
 
 import json
-import re
 from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dragoman.data.tokenizers import SideTokenizer
 from dragoman.storage.records import read_record
 from dragoman.text.scripts import read_scripts
-
-LETTERS = re.compile(r"[^\W\d_]+")
-FEWEST = 12
 
 
 @dataclass(frozen=True)
@@ -54,16 +49,6 @@ class SourceExtent:
             return extent
 
         return read_record(folder / cls.RECORD, "a record of sentences and tokens", make)
-
-
-def subwords_per_letter(text: str, tokenizer: SideTokenizer) -> float:
-    """Return how many subwords a letter of the words of a text takes; 0.0 with fewer than FEWEST letters.
-
-    It is high where words are spelled as in no source of the training, as in "mIxEd CaSe".
-    """
-    words = LETTERS.findall(text)
-    letters = sum(map(len, words))
-    return len(tokenizer.encode(" ".join(words))) / letters if letters >= FEWEST else 0.0
 
 
 def model_scripts(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -6,11 +6,12 @@ import numpy as np
 
 from dragoman.data.dataset import SOURCE, TARGET, Pairs
 from dragoman.data.tokenizers import SideTokenizer, Tokenizers
-from dragoman.text.extent import SourceExtent, subwords_per_letter
+from dragoman.text.extent import SourceExtent
 from dragoman.text.known_words import KnownWords, known_words, often_copied
 from dragoman.text.scripts import usual_scripts
 from dragoman.text.segmentation import split_sentences
 from dragoman.text.verbatim import TAGS, WITH_NUMBERS, find, remove
+from dragoman.translation.segments import Segment
 
 PERCENTILE = 95
 USUAL = 99
@@ -39,8 +40,9 @@ def measure_extent(pairs: Pairs, tokenizer: SideTokenizer) -> SourceExtent:
 
 def most_subwords(texts: Sequence[str], tokenizer: SideTokenizer) -> float:
     """Return how many subwords a letter takes at most in 99 of 100 texts; 0.0 where none has enough letters."""
-    bare = (remove(text, WITH_NUMBERS)[0] for text in texts)
-    rates = [rate for text in bare if (rate := subwords_per_letter(text, tokenizer))]
+    bare = [remove(text, WITH_NUMBERS)[0] for text in texts]
+    segments = map(Segment, bare, tokenizer.encode_all(bare))
+    rates = [rate for segment in segments if (rate := segment.subwords_per_letter)]
     return round(float(np.percentile(rates, USUAL)), 4) if rates else 0.0
 
 

@@ -20,7 +20,6 @@ from dragoman.errors import DragomanError
 from dragoman.model import Model
 from dragoman.text import verbatim
 from dragoman.text.casing import Casing, in_capitals
-from dragoman.text.extent import subwords_per_letter
 from dragoman.text.glossary import TermMatch
 from dragoman.text.inflection import before_head, is_compound
 from dragoman.translation.annotate import Annotator
@@ -120,10 +119,10 @@ class SegmentSearch:
     def _flag_strange(self, result: SegmentResult) -> SegmentResult:
         """Return a result with a flag if the words that the model read are spelled as none that it has learned."""
         text, most = result.segment.text, self.subwords
-        if not most or not self.safeguards.faults or len(result.segment.ids) <= most * sum(map(str.isalpha, text)):
+        if not most or not self.safeguards.faults or result.segment.subwords_per_letter <= most:
             return result
         bare = verbatim.remove(text, self.safeguards.source_kinds | verbatim.WITH_NUMBERS)[0]
-        if subwords_per_letter(bare, self.tokenizers.source) <= most:
+        if Segment(bare, self.tokenizers.source.encode(bare)).subwords_per_letter <= most:
             return result
         candidates = [
             replace(each, wording=replace(each.wording, flags=(*each.wording.flags, STRANGE)))

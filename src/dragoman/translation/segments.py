@@ -32,6 +32,7 @@ MARKER = regex.compile(
 LINE_END = re.compile(r"<br(?=[\s/>])[^<>]*>\s*\Z", re.IGNORECASE)
 # What stands behind it: "♪", an emoji, the number of a note: "[1]".
 NOTE = regex.compile(r"(?<=[\s.!?…。！？])(?:\p{So}[\p{So}\p{M}\p{Cf}\p{Sk}\s]*+|\[\^?\d{1,3}\]\s*+)\Z")
+FEWEST = 12  # letters, for fewer say little of how words are spelled
 LONGER = 2  # times the tokens of training sources that a sentence may have; longer ones are cut where clauses end
 PARTING_TAG = re.compile(r"</|<br\b", re.IGNORECASE)
 WIDE_ENDS = frozenset("。．！？｡」』”）")  # of sentences that no space follows
@@ -56,6 +57,17 @@ class Segment:
     def source_ids(self) -> Ids:
         """The tokens that the model reads: the tag and the text, without EOS."""
         return self.tag_ids + self.ids
+
+    @property
+    def subwords_per_letter(self) -> float:
+        """Return how many of its subwords each of its letters takes; 0.0 with fewer than FEWEST letters.
+
+        Marks and digits count as a subword each, and do not count. It is high where words are spelled as in no source
+        of the training, as in "mIxEd CaSe".
+        """
+        letters = sum(map(str.isalpha, self.text))
+        others = len("".join(self.text.split())) - letters
+        return (len(self.ids) - others) / letters if letters >= FEWEST else 0.0
 
     @property
     def has_words(self) -> bool:
