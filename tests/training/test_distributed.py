@@ -39,10 +39,12 @@ from processes import (
 from safetensors.torch import load_file
 from torch.distributed import DistStoreError, HashStore, Store
 
-from dragoman.config import RunConfig, read_toml
+from dragoman.config import RunConfig, TrainingConfig, read_toml
 from dragoman.data.batches import Batch, plan_batches
 from dragoman.data.dataset import Pairs
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.training import datasets, loop
+from dragoman.training.augmentation import Augmentation
 from dragoman.training.checkpoint import checkpoints
 from dragoman.training.learner import Learner
 from dragoman.training.rendezvous import meet
@@ -54,8 +56,8 @@ TIMEOUT = 3.0  # seconds after which a rank that does not answer is an error
 
 
 def config_of(corpus: Corpus, out: Path, **training: Any) -> RunConfig:
-    """Four parts to a batch; an average of the weights, which has to be the same as well."""
-    common = {"batch_tokens": 400, "micro_batches": 4, "max_steps": 8, "validate_every": 4, "ema": 0.5}
+    """Four parts to a batch, varied pairs; an average of the weights, which has to be the same as well."""
+    common = {"batch_tokens": 400, "micro_batches": 4, "max_steps": 8, "validate_every": 4, "ema": 0.5, "robust": 0.2}
     return run_config(corpus, out, **{**common, **training})
 
 
@@ -159,8 +161,9 @@ def test_ranks_of_any_number_see_the_same_batches(ordered: Ordered, ranks: int):
         for rank in range(number)
     }
     assert len(set(seen.values())) == 1
-    lengths = Pairs.open(ordered(1) / "data" / "train.arrow").lengths
-    planned = [batch.tolist() for epoch in range(2) for batch in plan_batches(lengths, 400, 1, epoch)]
+    data = ordered(1) / "data"
+    varied = Augmentation(Pairs.open(data / "train.arrow"), Tokenizers.load(data), TrainingConfig(seed=1, robust=0.2))
+    planned = [batch.tolist() for epoch in range(2) for batch in plan_batches(varied.lengths(epoch), 400, 1, epoch)]
     assert [json.loads(line) for line in seen[1, 0].splitlines()] == planned[:8]
 
 
