@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Union, runtime_checkable
 
+import numpy as np
+
 from dragoman.data.tokenizer import Tokenizer, read_tokenizer
 from dragoman.errors import UsageError
 
@@ -123,6 +125,11 @@ class Tokenizers(NamedTuple):
             return cls.from_tokenizer(load_tokenizer(folder / JOINT, vocabulary))
         source, target = SIDES
         return cls(load_tokenizer(folder / source, vocabulary), load_tokenizer(folder / target, target_vocabulary))
+
+
+def tag_of(tokenizer: SideTokenizer, ids: Sequence[int] | np.ndarray) -> list[int]:
+    """Return the tag that ids begin with, or nothing."""
+    return [int(id) for id in ids[:1] if id in tokenizer.tags.values()]
 
 
 def load_tokenizer(file: Path, vocabulary: int | None = None) -> SideTokenizer:

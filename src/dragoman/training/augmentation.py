@@ -13,7 +13,7 @@ import numpy as np
 from dragoman.config import TrainingConfig
 from dragoman.data.batches import Batch, Ids
 from dragoman.data.dataset import SOURCE, TARGET, Pairs
-from dragoman.data.tokenizers import SideTokenizer, Tokenizers
+from dragoman.data.tokenizers import Tokenizers, tag_of
 from dragoman.text.variations import TRAINED, VARIATIONS, Varied, vary
 
 JOINING = [number for number, name in enumerate(TRAINED) if VARIATIONS[name].joins]
@@ -25,7 +25,8 @@ class Augmentation:
 
     def __init__(self, pairs: Pairs, tokenizers: Tokenizers, settings: TrainingConfig):
         self.pairs, self.tokenizers, self.settings = pairs, tokenizers, settings
-        self._kinds = lru_cache(maxsize=2)(partial(choose_variations, pairs, settings))  # workers begin the next one
+        # Of two epochs, because workers begin the next one early.
+        self._kinds = lru_cache(maxsize=2)(partial(choose_variations, pairs, settings))
 
     def lengths(self, epoch: int) -> np.ndarray:
         """Return the tokens of source and target of each pair in an epoch, int32 (n, 2): two that are joined have both.
@@ -88,11 +89,6 @@ class Augmentation:
             cut = tokenizer.resegment([int(id) for id in pair[side]], rate, random)
             sides[side] = pair[side] if most and len(cut) >= most else cut
         return sides[SOURCE], sides[TARGET]
-
-
-def tag_of(tokenizer: SideTokenizer, ids: np.ndarray | Ids) -> Ids:
-    """Return the tag that ids begin with, or nothing."""
-    return [int(id) for id in ids[:1] if int(id) in tokenizer.tags.values()]
 
 
 def choose_variations(pairs: Pairs, settings: TrainingConfig, epoch: int) -> np.ndarray:

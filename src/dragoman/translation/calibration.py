@@ -12,7 +12,7 @@ from typing import NamedTuple
 from dragoman.alignment.heads import AlignmentHead, measure_heads
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
-from dragoman.data.tokenizers import Tokenizers
+from dragoman.data.tokenizers import Tokenizers, tag_of
 from dragoman.decoding.engine import Engine
 from dragoman.errors import DragomanError
 from dragoman.model import Model
@@ -72,7 +72,7 @@ def measure_copies(engine: Engine, tokenizers: Tokenizers, sources: Sequence[Ids
     """
     frames: list[tuple[Ids, list[str], list[str]]] = []
     for ids in sorted(sources, key=len):
-        tag = [first for first in ids[:1] if first in tokenizers.source.tags.values()]
+        tag = tag_of(tokenizers.source, ids)
         words = tokenizers.source.decode(ids[len(tag) :]).split(" ")
         if len(words) >= LEAST_WORDS:
             place = next((index for index, word in enumerate(words) if index and word[:1].isupper()), len(words) // 2)
