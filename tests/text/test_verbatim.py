@@ -352,3 +352,23 @@ def test_tags_of_a_longer_word_are_not_around_an_article_alone(alignment: list[t
     assert restore("Öffnen Sie den Ordner jetzt", plain, removed, [(5, 11), (9, 15)]) == (
         "Öffnen Sie <b>den</b> Ordner jetzt"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "marks", "plain"),
+    [
+        ("Click **Save** to *really* ~~keep~~ it.", 6, "Click Save to really keep it."),
+        ("**{name}** and **all!**", 4, "and all!"), ("**Note** that", 2, "Note that"),
+        ("5 * 3 * 2 and 2*3*4", 0, ""), ("*.odt and *.ods", 0, ""), ("* one", 0, ""), ("a * b *c", 0, ""), ("a *b and *c now", 0, ""),
+        ("Password *", 0, ""), ("**kwargs", 0, ""), ("`*x*`", 0, ""),
+    ],
+)  # fmt: skip
+def test_marks_of_markdown_are_tags_where_they_enclose_words(text: str, marks: int, plain: str):
+    assert sum(each.kind == "tag" for each in find(text)) == marks
+    if marks:
+        bare, removed = remove(text)
+        assert bare == plain
+        assert [item.tag[1] for item in removed if item.tag] == [True, False] * (marks // 2)  # they open and close
+        assert restore(bare, bare, removed, [(index, index) for index in range(len(bare))]).count("*") == text.count(
+            "*"
+        )
