@@ -96,7 +96,7 @@ TORCH = $(shell grep '^torch==' constraints.txt)
 # BertViz without its dependencies: it would bring boto3, which none of our tests needs.
 .venv/test.installed: ALONE = bertviz==1.4.1
 # Python compiles what is imported; pip would compile everything, which takes a minute.
-.venv/%.installed: pyproject.toml constraints.txt
+.venv/%.installed: pyproject.toml constraints.txt setup.py src/dragoman/inference/kernels.h src/dragoman/inference/transformer.cpp
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "installing dragoman[$*] and what it needs, which takes a minute or two after the downloads"
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'

@@ -26,7 +26,7 @@ from dragoman.decoding.search import (
     finish,
     greedy_search,
 )
-from dragoman.inference.incremental import prepare
+from dragoman.inference.choice import prepare
 from dragoman.inference.linears import FEWEST_KEYS
 from dragoman.inference.products import is_steady, resolve_type
 from dragoman.model import Model, Seq2Seq

@@ -21,9 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dragoman.inference.linears import FEWEST_QUERIES
-from dragoman.inference.products import can_pack, is_steady, pack_hidden, pack_linear, pack_weights
-from dragoman.model import Model, Seq2Seq
+from dragoman.inference.linears import FEWEST_QUERIES, merge
+from dragoman.inference.products import is_steady, pack_hidden, pack_linear, pack_weights
+from dragoman.model import Model
 from dragoman.model.attention import fused_attention
 from dragoman.model.capture import share_weights
 from dragoman.model.packing import Packing
@@ -53,27 +53,6 @@ def can_step(model: Model) -> TypeGuard[Transformer]:
         and positions.rotate in (Positions.rotate, Rotary.rotate)
         and positions.rotate_across in (Positions.rotate_across, RotaryAcross.rotate_across)
     )
-
-
-def prepare(model: Model, compute_type: str) -> Seq2Seq:
-    """Return what a search steps: an `IncrementalTransformer` where it can, else the model with packed weights.
-
-    compute_type: what matrices are multiplied in, as for `pack_weights`; UsageError is raised as there.
-    """
-    if can_pack(model) and can_step(model):
-        return IncrementalTransformer(model, compute_type)
-    return pack_weights(model, compute_type)
-
-
-def merge(*linears: nn.Linear) -> nn.Linear:
-    """Return one linear map whose outputs are those of several, one after the other."""
-    weight, bias = torch.cat([linear.weight.detach() for linear in linears]), linears[0].bias is not None
-    # Without memory, no random numbers are drawn; nn.utils.skip_init would import sympy, for half a second.
-    merged = nn.Linear(weight.size(1), len(weight), bias, device="meta")
-    merged.weight = nn.Parameter(weight, requires_grad=False)
-    if bias:
-        merged.bias = nn.Parameter(torch.cat([linear.bias.detach() for linear in linears]), requires_grad=False)
-    return merged
 
 
 def layer_norm(norm: nn.LayerNorm) -> Linear:

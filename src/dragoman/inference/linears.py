@@ -161,6 +161,17 @@ def steady_attention(
     return explicit_attention(query, key, value, mask, dropout)[:, :, :queries]
 
 
+def merge(*linears: nn.Linear) -> nn.Linear:
+    """Return one linear map whose outputs are those of several, one after the other."""
+    weight, bias = torch.cat([linear.weight.detach() for linear in linears]), linears[0].bias is not None
+    # Without memory, no random numbers are drawn; nn.utils.skip_init would import sympy, for half a second.
+    merged = nn.Linear(weight.size(1), len(weight), bias, device="meta")
+    merged.weight = nn.Parameter(weight, requires_grad=False)
+    if bias:
+        merged.bias = nn.Parameter(torch.cat([linear.bias.detach() for linear in linears]), requires_grad=False)
+    return merged
+
+
 def plain_rows(numbers: int) -> int:
     """Return for how many rows a plain product with a matrix of so many numbers takes less time than oneDNN's."""
     if has_narrow_products():
