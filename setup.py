@@ -21,7 +21,9 @@ from setuptools.command.build_ext import build_ext
 FOLDER = Path("src/dragoman/inference")
 SOURCES = ("kernels.h", "transformer.cpp")
 # -ffp-contract=off: a product and a sum are rounded as the source says, or rows beside a row could change its bits.
-FLAGS = "-std=c++17 -O3 -shared -fPIC -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-exceptions -fno-rtti -lm"
+FLAGS = (
+    "-std=c++17 -O3 -shared -fPIC -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-exceptions -fno-rtti -lm"
+)
 # The names of native.py.
 LEVELS = {
     "x86_64": {

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from conftest import tiny_transformer
@@ -27,7 +28,6 @@ from dragoman.decoding.sampling import Sampling, drawn_from, sample
 from dragoman.decoding.search import (
     BeamAllocation,
     BeamSearch,
-    BeamStep,
     FinishedPool,
     Hypothesis,
     OutputSpec,
@@ -219,12 +219,13 @@ def test_searches_that_take_their_steps_in_turn_find_what_each_finds_alone():
         for search in unfinished:
             search.step()
             steps += 1
-    assert [search.finished.hypotheses() for search in searches] == alone
+    assert [search.finished.hypotheses for search in searches] == alone
     assert len(seen) == steps
     for so_far, log_p, step in seen:  # what an observer is shown belongs together
-        total = (so_far[..., None] + log_p).flatten(1)
-        kept = step.score > -torch.inf
-        assert torch.equal(total.gather(1, step.beam * WORDS + step.token)[kept], step.score[kept])
+        total = (so_far[..., None] + log_p).flatten(1).numpy()
+        kept = step.score > -math.inf
+        chosen = np.take_along_axis(total, step.beam * WORDS + step.token, 1)
+        assert np.array_equal(chosen[kept], step.score[kept])
 
 
 @pytest.mark.parametrize(("name", "alpha"), zip(MODELS, itertools.cycle([0.6, 0.0])))
@@ -286,13 +287,13 @@ def test_beams_stay_open_where_most_of_the_best_end():
     """Three of the four best continuations end here; as many as there are beams go on all the same."""
     log_p = torch.linspace(-9.0, -5.0, 18).view(1, 3, 6)
     log_p[..., EOS] = torch.tensor([-0.1, -0.2, -0.3])
-    step = BeamStep.best(torch.zeros(1, 3), log_p, EOS)
+    step = BeamAllocation().expand(np.zeros((1, 3), np.float32), log_p, EOS)
     going = log_p.clone()
     going[..., EOS] = -math.inf
     best, index = going.flatten(1).topk(3)
-    assert step.score.equal(best)
-    assert (6 * step.beam + step.token).equal(index)
-    assert step.end_score.equal(log_p[..., EOS])
+    assert np.array_equal(step.score, best.numpy())
+    assert np.array_equal(6 * step.beam + step.token, index.numpy())
+    assert np.array_equal(step.end_score, log_p[..., EOS].numpy())
 
 
 @pytest.mark.parametrize(
@@ -647,12 +648,12 @@ def test_groups_never_give_the_same_twice(diversity: float):
 @pytest.mark.parametrize("ended", [True, False])
 def test_beam_groups_count_a_hypothesis_that_two_find_once(ended: bool):
     """Unless it ended one time and was cut off the other; and a pool without groups keeps it each time."""
-    sentence, score, tokens = torch.tensor([0]), torch.tensor([[-1.0, -2.0]]), torch.tensor([[[A, B], [A, C]]])
     for distinct, again, expected in ((True, ended, 2), (True, not ended, 4), (False, ended, 4)):
-        pool = FinishedPool(1, 6, 3, tokens, distinct)
-        pool.add(sentence, score, tokens, ended)
-        pool.add(sentence, score, tokens, again)
-        assert len(pool.hypotheses()[0]) == pool.count.item() == expected
+        pool = FinishedPool(1, 6, distinct)
+        for finished in (ended, again):
+            pool.add(0, Hypothesis([A, B], -1.0, finished))
+            pool.add(0, Hypothesis([A, C], -2.0, finished))
+        assert len(pool.hypotheses[0]) == pool.count.item() == expected
 
 
 def test_patience_ends_the_search_when_so_many_are_finished():

@@ -157,7 +157,8 @@ def test_rows_that_are_reordered_wrongly_are_seen(way: str):
     right = beams(5)
     wrong = [rows if step != 20 or rows is None else rows.flip(0) for step, rows in enumerate(right)]
     assert (
-        farthest(decode(WAYS[way](model, "float32"), source, wrong, tokens), decode(model, source, right, tokens)) > 1e-3
+        farthest(decode(WAYS[way](model, "float32"), source, wrong, tokens), decode(model, source, right, tokens))
+        > 1e-3
     )
 
 

@@ -1,26 +1,32 @@
 """Greedy search, sampling and beam search (section 6.1) over any model with start, step and select.
 
-Every operation of a step treats all hypotheses at once, and sentences that are over leave the batch. A search stops
-between two steps, so that one thread can take the steps of several in turn; `finish` runs one to its end.
+Every operation of a step treats all hypotheses at once, and sentences that are over leave the batch. Log-probabilities
+are tensors on the model's device; what is kept of them, a few numbers for each hypothesis, is in arrays of NumPy, which
+take less time for so few. A search stops between two steps, so that one thread can take the steps of several in turn;
+`finish` runs one to its end.
 
 Shapes: B sentences, R of them live, K beams, G groups of k = K/G beams, V vocabulary, L tokens so far with BOS.
 """
 
-import math
+import bisect
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dragoman.decoding.processors import Dropped, Processor, apply_processors
-from dragoman.model import Seq2Seq
+from dragoman.model import Chooser, Seq2Seq
 
 BLOCK = 64  # words of a block of `topk` and `argmax`
 PLAIN_ROWS = 4  # up to so many, looking for the block first does not pay
 
-Length = TypeVar("Length", float, Tensor)
+Length = TypeVar("Length", float, NDArray[np.float32])
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -60,9 +66,14 @@ class OutputSpec:
 def length_penalty(length: Length, alpha: float) -> Length:
     """Return the divisor ((5 + length) / 6) ^ alpha of the score of a hypothesis (Wu et al. 2016, equation 14).
 
-    length: its tokens with EOS; a tensor of several lengths gives a tensor.
+    length: its tokens with EOS; an array of several lengths gives an array.
     """
     return ((5 + length) / 6) ** alpha
+
+
+def chooses(model: Seq2Seq) -> TypeGuard[Chooser]:
+    """Return whether a model finds the likeliest words itself."""
+    return hasattr(model, "likeliest")
 
 
 def next_log_p(model: Seq2Seq, state: object, tokens: Tensor, sentence: Tensor, output: OutputSpec) -> Tensor:
@@ -71,54 +82,56 @@ def next_log_p(model: Seq2Seq, state: object, tokens: Tensor, sentence: Tensor, 
     state: of the model, after all tokens but the last, which is added to it; sentence (rows,): which sentence of the
     batch each row translates.
     """
-    log_p = model.step(tokens[:, -1:], state)[:, -1].log_softmax(-1)
+    last = tokens[:, -1:]
+    log_p = model.log_p(last, state) if chooses(model) else model.step(last, state)[:, -1].log_softmax(-1)
     if output.processors:
         log_p = apply_processors(output.processors, log_p, tokens, sentence, output.eos)
     return output.dropped(log_p, tokens, sentence) if output.dropped else log_p
+
+
+def array(tensor: Tensor) -> NDArray:
+    """Return the numbers of a tensor; on a GPU this waits for them."""
+    return tensor.cpu().numpy()
 
 
 @dataclass(frozen=True)
 class BeamStep:
     """The continuations of each sentence's hypotheses in one step, all (R, K), the most probable first."""
 
-    score: Tensor  # of those that stay open; -inf where there are fewer
-    beam: Tensor  # which of the K each of them continues
-    token: Tensor
-    end_score: Tensor  # of those that end here; -inf where there are fewer
-    end_beam: Tensor
+    score: Floats  # of those that stay open; -inf where there are fewer
+    beam: Ints  # which of the K each of them continues
+    token: Ints
+    end_score: Floats  # of those that end here; -inf where there are fewer
+    end_beam: Ints
 
     @classmethod
-    def best(cls, so_far: Tensor, log_p: Tensor, eos: int, cost: Tensor | None = None) -> "BeamStep":
+    def best(cls, so_far: Floats, likely: Floats, word: Ints, eos: int, worth: Floats | None = None) -> "BeamStep":
         """Return the k best open continuations of each sentence's k hypotheses, and up to k that end.
 
-        They are chosen from the 2k best of all. so_far (R, k): the scores of the hypotheses; log_p (R, k, V) of each
-        next token; cost (R, V): what a token costs when continuations are compared, which their scores do not contain.
+        They are chosen from the 2k best of all: k of them may end here, and k must stay open. so_far (R, k): the scores
+        of the hypotheses; likely (R, k, n): the log-probabilities of their n likeliest words, n = 2k if there are so
+        many; word (R, k, n): which words; worth (R, k, n): what continuations are compared by instead of `likely`.
         """
-        beams, words = log_p.shape[1:]
-        # Twice as many as needed: k of them may end here, and k must stay open. No hypothesis has more than that.
-        likely, word = topk(log_p if cost is None else log_p - cost.unsqueeze(1), min(2 * beams, words))
-        best, index = (so_far.unsqueeze(-1) + likely).flatten(1).topk(min(2 * beams, beams * likely.size(-1)))
-        beam, token = index // likely.size(-1), word.flatten(1).gather(1, index)
-        if cost is not None:
-            best = so_far.gather(1, beam) + log_p.flatten(1).gather(1, beam * words + token)
+        sentences, beams, words = likely.shape
+        total = (so_far[:, :, None] + likely).reshape(sentences, -1)
+        compared = total if worth is None else (so_far[:, :, None] + worth).reshape(sentences, -1)
+        each = np.arange(sentences)[:, None]
+        index = (-compared).argsort(1, kind="stable")[:, : 2 * beams]
+        best, beam, token = total[each, index], index // words, word.reshape(sentences, -1)[each, index]
         ended = token == eos
-        open_score = best.masked_fill(ended, -math.inf)
-        if cost is None:
-            score, keep = open_score.topk(beams)
-        else:  # in the order of the comparison, those that end last
-            keep = ended.to(torch.uint8).argsort(dim=1, stable=True)[:, :beams]
-            score = open_score.gather(1, keep)
-        end_score = best.masked_fill(~ended, -math.inf)[:, :beams]
-        return cls(score, beam.gather(1, keep), token.gather(1, keep), end_score, beam[:, :beams])
+        still_open = ended.argsort(1, kind="stable")[:, :beams]  # in the same order, those that end last
+        score = np.where(ended, -np.inf, best).astype(np.float32)[each, still_open]
+        end_score = np.where(ended, best, -np.inf).astype(np.float32)[:, :beams]
+        return cls(score, beam[each, still_open], token[each, still_open], end_score, beam[:, :beams])
 
     @classmethod
-    def single(cls, score: Tensor, token: Tensor, ended: Tensor) -> "BeamStep":
+    def single(cls, score: Floats, token: Ints, ended: NDArray[np.bool_]) -> "BeamStep":
         """Return the step of a search with one hypothesis for each sentence, which continues it with one token.
 
         All (R, 1): score of the hypothesis with the token; token; ended: whether the token is EOS.
         """
-        beam = torch.zeros_like(token)
-        return cls(score.masked_fill(ended, -math.inf), beam, token, score.masked_fill(~ended, -math.inf), beam)
+        none, beam = np.full_like(score, -np.inf), np.zeros_like(token)
+        return cls(np.where(ended, none, score), beam, token, np.where(ended, score, none), beam)
 
 
 Observer = Callable[[Tensor, Tensor, BeamStep], None]
@@ -136,46 +149,58 @@ def greedy_search(model: Seq2Seq, source: Tensor, output: OutputSpec, observe: O
 
     `observe` is called at each step. For the end and the score of a hypothesis, see `generate`.
     """
-    return generate(model, source, output, lambda log_p, *_: argmax(log_p), observe)
+    return generate(model, source, output, observe=observe)
 
 
 @torch.inference_mode()  # of a generator: while it takes a step, and not while it waits for the next one
 def generate(
-    model: Seq2Seq, source: Tensor, output: OutputSpec, choose: Choose, observe: Observer | None = None
+    model: Seq2Seq, source: Tensor, output: OutputSpec, choose: Choose | None = None, observe: Observer | None = None
 ) -> Steps:
     """Find one hypothesis for each sentence of source (B, S), made of the tokens that `choose` picks, up to EOS.
 
-    A hypothesis ends at its maximum length, unfinished, where EOS has not come by then. Its score is the sum of the
-    tokens' log-probabilities after the processors, over the length penalty. `observe` sees every step.
+    Without `choose`, these are the most probable ones. A hypothesis ends at its maximum length, unfinished, where EOS
+    has not come by then. Its score is the sum of the tokens' log-probabilities after the processors, over the length
+    penalty. `observe` sees every step.
     """
-    sentences, max_lengths, device = source.size(0), output.max_lengths, source.device
+    sentences, device = source.size(0), source.device
     state = model.start(source)
     hypotheses: dict[int, Hypothesis] = {}
     # Of the live rows: which sentence each is, its tokens so far with room for the others, and its score.
-    row = torch.arange(sentences, device=device)
-    tokens = source.new_full((sentences, int(max_lengths.max()) + 1), output.bos)
-    score = torch.zeros(sentences, 1, device=device)
-    for step in range(1, tokens.size(1)):
-        log_p = next_log_p(model, state, tokens[:, :step], row, output)
-        tokens[:, step] = token = choose(log_p, row, step)
-        token, before = token[:, None], score
-        score = before + log_p.gather(1, token)
+    row, max_lengths = np.arange(sentences), array(output.max_lengths)
+    tokens = np.full((sentences, int(max_lengths.max()) + 1), output.bos)
+    score = np.zeros((sentences, 1), np.float32)
+    for step in range(1, tokens.shape[1]):
+        before = score
+        if choose is None and chooses(model) and is_plain(output, observe):
+            value, word = model.likeliest(torch.from_numpy(tokens[:, step - 1 : step]), state, 1)
+        else:
+            of_row = torch.from_numpy(row).to(device)
+            log_p = next_log_p(model, state, torch.from_numpy(tokens[:, :step]).to(device), of_row, output)
+            word = (argmax(log_p) if choose is None else choose(log_p, of_row, step))[:, None]
+            value = log_p.gather(1, word)
+        token = array(word)
+        tokens[:, step], score = token[:, 0], before + array(value)
         over = token == output.eos
         if observe:
-            observe(before, log_p[:, None], BeamStep.single(score, token, over))
+            observe(torch.from_numpy(before).to(device), log_p[:, None], BeamStep.single(score, token, over))
         last = over[:, 0] | (max_lengths <= step)
         if last.any():
             penalty = length_penalty(step, output.alpha)
             columns = (column[last].tolist() for column in (row, tokens[:, 1 : step + 1], score[:, 0], over[:, 0]))
             for sentence, ids, total, end in zip(*columns, strict=True):
                 hypotheses[sentence] = Hypothesis(ids[: step - end], total / penalty, end)
-            alive = last.logical_not().nonzero()[:, 0]
+            alive = (~last).nonzero()[0]
             if not len(alive):
                 break
             row, tokens, score, max_lengths = (column[alive] for column in (row, tokens, score, max_lengths))
-            state.select(alive)
+            state.select(torch.from_numpy(alive).to(device))
         yield
     return [[hypotheses[sentence]] for sentence in range(sentences)]
+
+
+def is_plain(output: OutputSpec, observe: Observer | None) -> bool:
+    """Return whether nobody looks at the words that are not likely: no processor, and no observer."""
+    return not (output.processors or observe or (output.dropped and output.dropped.sentences))
 
 
 # Beam search.
@@ -191,44 +216,26 @@ class BeamAllocation:
     def __init__(self, groups: int = 1, diversity: float = 0.0):
         self.groups, self.diversity = groups, diversity
 
-    def expand(self, so_far: Tensor, log_p: Tensor, eos: int) -> BeamStep:
+    def expand(self, so_far: Floats, log_p: Tensor, eos: int) -> BeamStep:
         """Return the continuations to keep of hypotheses with the scores so_far (R, K), and those that end.
 
         log_p (R, K, V): of each next token.
         """
+        size = so_far.shape[1] // self.groups
+        likeliest = min(2 * size, log_p.size(-1))
         if self.groups == 1:
-            return BeamStep.best(so_far, log_p, eos)
-        size = so_far.size(1) // self.groups
-        cost = log_p.new_zeros(len(log_p), log_p.size(-1))
-        columns: list[tuple[Tensor, ...]] = []
-        for group, (score, of_group) in enumerate(zip(so_far.split(size, 1), log_p.split(size, 1), strict=True)):
-            step, first = BeamStep.best(score, of_group, eos, cost if group else None), group * size
-            cost.scatter_add_(1, step.token, cost.new_full((), self.diversity).expand(step.token.shape))
+            return BeamStep.best(so_far, *map(array, topk(log_p, likeliest)), eos)
+        cost = log_p.new_zeros(len(log_p), 1, log_p.size(-1))
+        columns: list[tuple[NDArray, ...]] = []
+        for first in range(0, so_far.shape[1], size):
+            of_group = log_p[:, first : first + size]
+            worth, word = topk(of_group - cost, likeliest)
+            likely = of_group.gather(-1, word)
+            step = BeamStep.best(so_far[:, first : first + size], array(likely), array(word), eos, array(worth))
+            token = torch.from_numpy(step.token).to(cost.device).unsqueeze(1)
+            cost.scatter_add_(2, token, cost.new_full((), self.diversity).expand(token.shape))
             columns.append((step.score, first + step.beam, step.token, step.end_score, first + step.end_beam))
-        return BeamStep(*(torch.cat(column, 1) for column in zip(*columns, strict=True)))
-
-
-@dataclass(frozen=True)
-class Live:
-    """The R sentences of a search that are not over, and what each step asks of them, as long as none leaves."""
-
-    sentence: Tensor  # (R,): their numbers in the batch
-    of_row: Tensor  # (R*K,): the sentence of each hypothesis
-    first_row: Tensor  # (R, 1): the first hypothesis of each
-    max_length: Tensor  # (R,)
-    shortest: int  # of the maximum lengths; 0 where there is no sentence
-    largest_penalty: Tensor  # (R,): what a score is divided by at most
-
-    @classmethod
-    def from_sentences(cls, sentence: Tensor, output: OutputSpec, beams: int) -> "Live":
-        """Return what is to be known of the sentences (R,) of a batch, with so many beams each."""
-        max_length = output.max_lengths[sentence]
-        first_row = torch.arange(len(sentence), device=sentence.device)[:, None] * beams
-        # A log-probability only falls; what divides it is greatest at the end or, if alpha is negative, by now.
-        largest_penalty = length_penalty(max_length, output.alpha).clamp(min=1)
-        of_row = sentence.repeat_interleave(beams)
-        shortest = min(max_length.tolist(), default=0)
-        return cls(sentence, of_row, first_row, max_length, shortest, largest_penalty)
+        return BeamStep(*(np.concatenate(column, 1) for column in zip(*columns, strict=True)))
 
 
 class BeamSearch:
@@ -252,21 +259,24 @@ class BeamSearch:
         observe: Observer | None = None,
     ):
         self.model, self.output, self.beams, self.patience, self.observe = model, output, beams, patience, observe
-        self.allocation = allocation or BeamAllocation()
-        sentences, device, groups = source.size(0), source.device, self.allocation.groups
-        self.group_size = beams // groups
+        self.allocation, self.device = allocation or BeamAllocation(), source.device
+        sentences, groups = source.size(0), self.allocation.groups
         self.state = model.start(source)
-        self.state.select(torch.arange(sentences, device=device).repeat_interleave(beams))
-        self.live = Live.from_sentences(torch.arange(sentences, device=device), output, beams)
-        self.tokens = source.new_full((sentences * beams, 1), output.bos)  # R*K L
-        self.score = torch.full((sentences, beams), -math.inf, device=device)  # R K
-        self.score[:, :: self.group_size] = 0  # all beams of a group start equal: keep one
-        max_length = int(output.max_lengths.max())
-        self.finished = FinishedPool(sentences, n_best or beams, max_length, source, distinct=groups > 1)
+        self.state.select(torch.arange(sentences, device=self.device).repeat_interleave(beams))
+        max_length = array(output.max_lengths)
+        self.live, self.max_length = np.arange(sentences), max_length  # (R,): the live sentences and their limits
+        # (R,): what a score is divided by at most. A log-probability only falls; what divides it is greatest at the end
+        # or, if alpha is negative, by now.
+        self.largest_penalty = np.maximum(length_penalty(max_length.astype(np.float32), output.alpha), 1)
+        self.tokens = np.full((sentences * beams, int(max_length.max()) + 1), output.bos)  # R*K, L and room for more
+        self.length = 1  # of the tokens so far
+        self.score = np.full((sentences, beams), -np.inf, np.float32)  # R K
+        self.score[:, :: beams // groups] = 0  # all beams of a group start equal: keep one
+        self.finished = FinishedPool(sentences, n_best or beams, distinct=groups > 1)
 
     @property
     def done(self) -> bool:
-        return not len(self.live.sentence)
+        return not len(self.live)
 
     def run(self) -> list[list[Hypothesis]]:
         """Search to the end. Return the best `n_best` hypotheses for each sentence, best first."""
@@ -278,106 +288,92 @@ class BeamSearch:
             self.step()
             if not self.done:
                 yield
-        return self.finished.hypotheses()
+        return self.finished.hypotheses
 
     @torch.inference_mode()
     def step(self) -> None:
         """Continue every open hypothesis by one token; sentences that are then over leave the batch."""
-        live, length, eos = self.live, self.tokens.size(1), self.output.eos
-        shape = len(live.sentence), self.beams
-        log_p = next_log_p(self.model, self.state, self.tokens, live.of_row, self.output).view(*shape, -1)
+        length, first_row = self.length, np.arange(len(self.live))[:, None] * self.beams
+        step = self.expand()
+        ended = step.end_score > -np.inf
+        if ended.any():
+            self.add_finished(ended, step.end_score, self.tokens[first_row + step.end_beam, 1:length], True)
+        rows = (first_row + step.beam).flatten()
+        self.tokens = self.tokens[rows]
+        self.tokens[:, length] = step.token.flatten()
+        self.score, self.length = step.score, length + 1
+        cut = length >= self.max_length
+        if cut.any():
+            tokens = self.tokens[first_row + np.arange(self.beams), 1 : length + 1]
+            self.add_finished(cut[:, None] & (self.score > -np.inf), self.score, tokens, False)
+        going = self.can_improve() & ~cut
+        if not going.all():
+            columns = (self.live, self.max_length, self.largest_penalty, self.score)
+            self.live, self.max_length, self.largest_penalty, self.score = (column[going] for column in columns)
+            of_row = going.repeat(self.beams)
+            self.tokens, rows = self.tokens[of_row], rows[of_row]
+        if not self.done:
+            self.state.select(torch.from_numpy(rows).to(self.device))
+
+    def expand(self) -> BeamStep:
+        """Return the continuations of all hypotheses; the token that each has last is then part of the state."""
+        shape, eos, model = self.score.shape, self.output.eos, self.model
+        if self.allocation.groups == 1 and chooses(model) and is_plain(self.output, self.observe):
+            last = torch.from_numpy(self.tokens[:, self.length - 1 : self.length])
+            likely, word = (array(each).reshape(*shape, -1) for each in model.likeliest(last, self.state, 2 * shape[1]))
+            return BeamStep.best(self.score, likely, word, eos)
+        tokens, of_row = self.tokens[:, : self.length], self.live.repeat(self.beams)
+        of_device = (torch.from_numpy(each).to(self.device) for each in (tokens, of_row))
+        log_p = next_log_p(model, self.state, *of_device, self.output).view(*shape, -1)
         step = self.allocation.expand(self.score, log_p, eos)
         if self.observe:
-            self.observe(self.score, log_p, step)
-        penalty = length_penalty(length, self.output.alpha)
-        if (step.end_score > -math.inf).any():
-            ends = (column.split(self.group_size, 1) for column in (step.end_score, live.first_row + step.end_beam))
-            for score, rows in zip(*ends, strict=True):  # by group: what two groups find counts once
-                tokens = self.tokens[rows.flatten(), 1:].view(*rows.shape, -1)
-                self.finished.add(live.sentence, score / penalty, tokens, True)
-        rows = live.first_row + step.beam
-        self.tokens = torch.cat([self.tokens[rows.flatten()], step.token.view(-1, 1)], 1)
-        self.score = step.score
-        if length >= live.shortest:
-            cut = length >= live.max_length
-            tokens = self.tokens[:, 1:].view(*shape, -1)
-            self.finished.add(live.sentence[cut], self.score[cut] / penalty, tokens[cut], False)
-        going = self.can_improve() & (length < live.max_length)
-        if not going.all():
-            self.live = Live.from_sentences(live.sentence[going], self.output, self.beams)
-            self.score, rows = self.score[going], rows[going]
-            self.tokens = self.tokens.view(*shape, -1)[going].flatten(0, 1)
-        if not self.done:
-            self.state.select(rows.flatten())
+            self.observe(torch.from_numpy(self.score).to(self.device), log_p, step)
+        return step
 
-    def can_improve(self) -> Tensor:
-        """Return (R,), bool: whether further steps may change the finished hypotheses of each live sentence."""
-        best_open, live = self.score.amax(-1), self.live
+    def add_finished(self, which: NDArray[np.bool_], score: Floats, tokens: Ints, ended: bool) -> None:
+        """Add the hypotheses of `which` (R, K) to the finished ones.
+
+        score (R, K): their log-probabilities; tokens (R, K, L); ended: whether they end with EOS.
+        """
+        penalty = length_penalty(tokens.shape[2] + ended, self.output.alpha)
+        columns = (self.live[which.nonzero()[0]], (score / np.float32(penalty))[which], tokens[which])
+        for sentence, value, ids in zip(*(column.tolist() for column in columns), strict=True):
+            self.finished.add(sentence, Hypothesis(ids, value, ended))
+
+    def can_improve(self) -> NDArray[np.bool_]:
+        """Return (R,): whether further steps may change the finished hypotheses of each live sentence."""
+        best_open = self.score.max(1)
         if self.patience:
-            return (best_open > -math.inf) & (self.finished.count[live.sentence] < self.patience * self.beams)
+            return (best_open > -np.inf) & (self.finished.count[self.live] < self.patience * self.beams)
         # Where no hypothesis is open, the best is -inf, and nothing is below it.
-        return self.finished.score[live.sentence, -1] < best_open / live.largest_penalty
+        return self.finished.worst[self.live] < best_open / self.largest_penalty
 
 
 class FinishedPool:
     """The best finished hypotheses of each sentence so far, the best first."""
 
-    def __init__(self, sentences: int, wanted: int, max_length: int, like: Tensor, distinct: bool = False):
-        """Make an empty pool for so many sentences, with room for `wanted` hypotheses of `max_length` tokens for each.
+    def __init__(self, sentences: int, wanted: int, distinct: bool = False):
+        """Make an empty pool for so many sentences, with room for `wanted` hypotheses for each.
 
-        like: a tensor of ids on the device to use; distinct: keep a hypothesis once that several groups of beams find.
+        distinct: keep a hypothesis once that several groups of beams find.
         """
-        self.distinct = distinct
-        self.score = torch.full((sentences, wanted), -math.inf, device=like.device)
-        self.tokens = like.new_zeros(sentences, wanted, max_length)
-        self.length = like.new_zeros(sentences, wanted)
-        self.ended = torch.zeros(sentences, wanted, dtype=torch.bool, device=like.device)
-        self.count = like.new_zeros(sentences)  # how many there were, with those that were not good enough
+        self.wanted, self.distinct = wanted, distinct
+        self.hypotheses: list[list[Hypothesis]] = [[] for _ in range(sentences)]
+        self.worst = np.full(sentences, -np.inf, np.float32)  # the score to beat: -inf while there is room
+        self.count = np.zeros(sentences, int)  # how many there were, with those that were not good enough
 
-    def add(self, sentence: Tensor, score: Tensor, tokens: Tensor, ended: bool) -> None:
-        """Add c hypotheses to each of n sentences, of which the best `wanted` are kept.
-
-        sentence (n,): their indices; score (n, c): log-probabilities over the length penalty, -inf for none; tokens (n,
-        c, L); ended: whether they end with EOS.
-        """
-        length, wanted = tokens.size(2), self.score.size(1)
-        if self.distinct:
-            score = self.mask_duplicates(sentence, score, tokens, ended)
-        self.count[sentence] += (score > -math.inf).sum(1)
-        kept, index = torch.cat([self.score[sentence], score], 1).sort(dim=1, descending=True, stable=True)
-        index = index[:, :wanted]
-        longer = torch.nn.functional.pad(tokens, (0, self.tokens.size(2) - length))
-        for old, new in (
-            (self.tokens, longer),
-            (self.length, torch.full_like(score, length, dtype=self.length.dtype)),
-            (self.ended, torch.full_like(score, ended, dtype=torch.bool)),
+    def add(self, sentence: int, hypothesis: Hypothesis) -> None:
+        """Add a hypothesis to a sentence, of whose hypotheses the best `wanted` are kept."""
+        kept = self.hypotheses[sentence]
+        if self.distinct and any(
+            (other.tokens, other.finished) == (hypothesis.tokens, hypothesis.finished) for other in kept
         ):
-            both = torch.cat([old[sentence], new], 1)
-            old[sentence] = both.gather(1, index.view(*index.shape, *[1] * (old.dim() - 2)).expand_as(old[sentence]))
-        self.score[sentence] = kept[:, :wanted]
-
-    def mask_duplicates(self, sentence: Tensor, score: Tensor, tokens: Tensor, ended: bool) -> Tensor:
-        """Return the scores (n, c) with -inf for hypotheses that are in the pool already or come twice.
-
-        Arguments and shapes are those of `add`.
-        """
-        length = tokens.size(2)
-        known = (self.score[sentence] > -math.inf) & (self.length[sentence] == length) & (self.ended[sentence] == ended)
-        there = (tokens[:, :, None] == self.tokens[sentence][:, None, :, :length]).all(-1) & known[:, None]
-        earlier = (tokens[:, :, None] == tokens[:, None]).all(-1).tril(-1) & (score > -math.inf)[:, None]
-        return score.masked_fill(there.any(-1) | earlier.any(-1), -math.inf)
-
-    def hypotheses(self) -> list[list[Hypothesis]]:
-        """Return the kept hypotheses of each sentence, the best first; fewer than `wanted` where there were fewer."""
-        table = (self.tokens, self.length, self.score, self.ended)
-        return [
-            [
-                Hypothesis(ids[:length], score, ended)
-                for ids, length, score, ended in zip(*row, strict=True)
-                if score > -math.inf
-            ]
-            for row in zip(*(column.tolist() for column in table), strict=True)
-        ]
+            return
+        self.count[sentence] += 1
+        bisect.insort(kept, hypothesis, key=lambda other: -other.score)
+        del kept[self.wanted :]
+        if len(kept) == self.wanted:
+            self.worst[sentence] = kept[-1].score
 
 
 # The largest numbers of long rows.

@@ -488,3 +488,52 @@ static void attend_queries(long queries, Memory memory, const float* query, long
       0, attend<1>, attend<2>, attend<3>, attend<4>};
   of_queries[queries](memory, query, query_stride, bias, bias_stride, scores, out, out_stride);
 }
+
+// ---- log-probabilities
+
+INLINE float log_sum(const float* x, long n, float largest) {  // log(sum(exp(x))), about `largest`
+  Floats sum = {};
+  long i = 0;
+  for (; i + LANES <= n; i += LANES) sum += exponential(load(x + i) - splat(largest));
+  float rest = 0;
+  for (; i < n; i++) rest += exponential(splat(x[i] - largest))[0];
+  return largest + logf(sum_of(sum) + rest);
+}
+
+INLINE float largest_of_row(const float* x, long n) {
+  Floats most = splat(-INFINITY);
+  long i = 0;
+  for (; i + LANES <= n; i += LANES) most = larger(load(x + i), most);
+  float largest = largest_of(most);
+  for (; i < n; i++) largest = x[i] > largest ? x[i] : largest;
+  return largest;
+}
+
+static void log_softmax(float* x, long rows, long n) {  // in place
+  for (long r = 0; r < rows; r++, x += n) {
+    float of_all = log_sum(x, n, largest_of_row(x, n));
+    long i = 0;
+    for (; i + LANES <= n; i += LANES) store(x + i, load(x + i) - splat(of_all));
+    for (; i < n; i++) x[i] -= of_all;
+  }
+}
+
+// The k largest log-probabilities of each row of logits and where they are, the largest first, of equal ones the first.
+static void likeliest(const float* x, long rows, long n, long k, float* value, int64_t* index) {
+  enum { BLOCK = 8 * LANES };
+  for (long r = 0; r < rows; r++, x += n, value += k, index += k) {
+    long filled = 0;
+    for (long first = 0; first < n; first += BLOCK) {
+      long end = first + BLOCK < n ? first + BLOCK : n;
+      if (filled == k && !(largest_of_row(x + first, end - first) > value[k - 1])) continue;
+      for (long i = first; i < end; i++) {
+        if (filled == k && !(x[i] > value[k - 1])) continue;
+        long at = filled < k ? filled++ : k - 1;
+        for (; at > 0 && x[i] > value[at - 1]; at--) value[at] = value[at - 1], index[at] = index[at - 1];
+        value[at] = x[i], index[at] = i;
+      }
+    }
+    float of_all = log_sum(x, n, value[0]);
+    for (long i = 0; i < k; i++) value[i] -= of_all;
+  }
+}

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from dragoman.inference.linears import merge
 from dragoman.model.positions import Learned, Positions, Relative, Rotary, RotaryAcross, Sinusoidal
-from dragoman.model.transformer import DecoderLayer, EncoderLayer, Transformer
+from dragoman.model.transformer import DecoderLayer, Transformer
 from dragoman.runtime.device import instructions
 
 SWITCH = "DRAGOMAN_NATIVE"
@@ -32,7 +32,11 @@ FIRST_POSITIONS = 128  # target tokens whose positions are computed at first
 ACTIVATIONS = {F.relu: 1, F.gelu: 2, F.silu: 3}  # `Activation` in kernels.h
 # Levels of instructions, the best first: the name of a library, and what the processor must have for it.
 LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
-    "x86_64": {"x86-64-v4": ("avx512_f", "avx512_bw", "avx512_vl", "avx512_vnni"), "x86-64-v3": ("avx2", "fma3"), "x86-64": ()},
+    "x86_64": {
+        "x86-64-v4": ("avx512_f", "avx512_bw", "avx512_vl", "avx512_vnni"),
+        "x86-64-v3": ("avx2", "fma3"),
+        "x86-64": (),
+    },
     "aarch64": {"armv8.2": ("neon_dotprod",), "armv8": ()},
 }
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}  # other names of these
@@ -81,6 +85,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "free_linear": (None, [c_void_p]),
     "start": (c_int, [c_void_p, c_void_p, c_long, c_long, c_int64, c_void_p, c_void_p]),
     "step": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_void_p]),
+    "log_softmax": (None, [c_void_p, c_long, c_long]),
+    "likeliest": (None, [c_void_p, c_long, c_long, c_long, c_void_p, c_void_p]),
     "select": (c_int, [c_void_p, c_void_p, c_long]),
     "free_state": (None, [c_void_p, c_void_p]),
 }
@@ -238,7 +244,9 @@ class NativeTransformer:
         self.encoder_positions, self.positions = model.encoder_positions, model.decoder_positions
         self.kept: list[Any] = []  # what the library reads, or holds memory for
         d_k, d_v = model.config.attention.head_sizes(model.config.d_model)
-        words = [embedding.weight.detach().contiguous() for embedding in (model.source_embedding, model.target_embedding)]
+        words = [
+            embedding.weight.detach().contiguous() for embedding in (model.source_embedding, model.target_embedding)
+        ]
         self.kept += words
         encoder, decoder = ([self.layer(layer) for layer in layers] for layers in (model.encoder, model.decoder))
         self.weights = Weights(
@@ -343,3 +351,19 @@ class NativeTransformer:
         check(self.library.step(byref(self.weights), state.pointer, address(tokens), place, address(logits)))
         state.length += 1
         return logits
+
+    def log_p(self, tokens: Tensor, state: NativeState) -> Tensor:
+        """Return log-probabilities (R, W) after the tokens (R, 1), which are then part of the state."""
+        logits = self.step(tokens, state).squeeze(1)
+        self.library.log_softmax(address(logits), *logits.shape)
+        return logits
+
+    def likeliest(self, tokens: Tensor, state: NativeState, k: int) -> tuple[Tensor, Tensor]:
+        """Return the k largest of what `log_p` returns, and which words they are, both (R, k), the largest first.
+
+        Fewer if there are not so many words.
+        """
+        logits, k = self.step(tokens, state), min(k, self.target_words)
+        values, words = torch.empty(state.rows, k), torch.empty(state.rows, k, dtype=torch.long)
+        self.library.likeliest(address(logits), state.rows, self.target_words, k, address(values), address(words))
+        return values, words

@@ -285,6 +285,13 @@ int dragoman_step(const Model* m, State* s, const int64_t* tokens, const Positio
   return DONE;
 }
 
+void dragoman_log_softmax(float* logits, long R, long W) { log_softmax(logits, R, W); }
+
+// Write the k <= W largest log-probabilities of each row of logits (R, W) and their words, both (R, k).
+void dragoman_likeliest(const float* logits, long R, long W, long k, float* log_p, int64_t* words) {
+  likeliest(logits, R, W, k, log_p, words);
+}
+
 // Keep the hypotheses `rows` (n,), in that order; one may be chosen several times or not at all. Keys and values stay
 // where they are: only the places are copied.
 int dragoman_select(State* s, const int64_t* rows, long n) {

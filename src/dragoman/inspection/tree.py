@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 from torch import Tensor
 
 from dragoman.alignment.words import token_label
@@ -126,7 +127,7 @@ class TreeRecorder:
             return
         length, words = self.nodes[-1].step + 1, log_p.size(-1)
         total = (so_far.unsqueeze(-1) + log_p).flatten()
-        kept = (step.beam * words + step.token).masked_fill(step.score == -math.inf, NONE).flatten().tolist()
+        kept = np.where(step.score > -math.inf, step.beam * words + step.token, NONE).flatten().tolist()
         finished = (step.end_beam[step.end_score > -math.inf] * words + EOS).tolist()
         best = total.topk(min(2 * self.beams, len(total))).indices.tolist()
         compared = [n for n in dict.fromkeys([*kept, *finished, *best]) if n != NONE and total[n] > -math.inf]

@@ -30,6 +30,18 @@ class Seq2Seq(Protocol):
         ...
 
 
+class Chooser(Seq2Seq, Protocol):
+    """A model that finds the likeliest words itself, in less time than a search takes for it."""
+
+    def log_p(self, tokens: Tensor, state: Any) -> Tensor:
+        """Return log-probabilities (R, V) after the tokens (R, 1), which are then part of `state`."""
+        ...
+
+    def likeliest(self, tokens: Tensor, state: Any, k: int) -> tuple[Tensor, Tensor]:
+        """Return the k largest of what `log_p` returns, fewer if V is less, and their words, both (R, k), sorted."""
+        ...
+
+
 Model = Transformer | Recurrent
 BUILDERS: dict[type, Callable[..., Model]] = {TransformerConfig: Transformer, RecurrentConfig: Recurrent}
 
