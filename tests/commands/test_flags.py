@@ -70,7 +70,7 @@ FLAGS = {
     "score": "-m --model --threads --json",
     "align": "-m --model --layer --head --measure --threshold --soft --text --subwords --threads",
     "calibrate": "-m --model --out --threads",
-    "info": "--preset --vocabulary --diagram --json",
+    "info": "--preset --vocabulary --diagram --system --json",
     "insight": "--pairs --sentence --subwords --out --language --threads",
     "inspect": "-m --model --translation --tag --target-tag --out --html --json --view --sample --kind --layer --head "
     + f"--aggregate --subwords --threads {ONE_BEST.replace('--split', '')}",

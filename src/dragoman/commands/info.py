@@ -12,6 +12,18 @@ from dragoman.config.fields import MAX_SIZE
 from dragoman.config.presets import PRESETS
 from dragoman.errors import UsageError
 
+# A package of each extra that changes what commands can do.
+EXTRAS = (
+    "ctranslate2",
+    "transformers",
+    "onnxruntime",
+    "matplotlib",
+    "babel",
+    "starlette",
+    "sentencepiece",
+    "py3langid",
+)
+
 
 @dataclass(frozen=True)
 class Options:
@@ -20,6 +32,7 @@ class Options:
     $ dragoman info runs/en-ko
     $ dragoman info --preset base --vocabulary 37000
     $ dragoman info --preset base --diagram base.svg
+    $ dragoman info --system
     """
 
     model: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[FOLDER]")] = None
@@ -30,6 +43,8 @@ class Options:
     "size of the preset's vocabulary; default: what the preset suggests"
     diagram: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "draw the architecture from the model's modules: .svg, .png or .pdf"
+    system: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "show this machine instead: what searches compute with, in which types, and which extras are installed"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print one JSON object"
 
@@ -37,8 +52,13 @@ class Options:
 def main(arguments: list[str]) -> None:
     """Run `dragoman info`: print the card of a model and what it costs, and draw its architecture if asked for."""
     options = parse(Options, "info", folders_first(arguments))
-    if (options.model is None) == (options.preset is None):
-        raise UsageError("give a model folder or a preset: dragoman info --preset base")
+    if [options.model, options.preset, options.system or None].count(None) != 2:
+        raise UsageError("give a model folder, a preset or --system: dragoman info --preset base")
+    if options.system:
+        if options.diagram or options.vocabulary is not None:
+            raise UsageError("--diagram and --vocabulary are for a model or a preset, not for --system")
+        show_system(options.json)
+        return
 
     from dragoman.inspection.cost import cost
     from dragoman.inspection.figure import check_format, save
@@ -78,3 +98,30 @@ def main(arguments: list[str]) -> None:
         save(architecture_figure(model, name), options.diagram)
         if not options.json:
             print(f"\n{options.diagram}")
+
+
+def show_system(as_json: bool) -> None:
+    """Print what this machine offers."""
+    import importlib.metadata
+
+    import torch
+
+    from dragoman.evaluation.timing import describe_machine
+    from dragoman.inference.native import find_library
+    from dragoman.inference.products import resolve_type, supported_types
+    from dragoman.version import __version__
+
+    library, cpu = find_library(), torch.device("cpu")
+    installed = {each.name.lower(): each.version for each in importlib.metadata.distributions()}
+    system = {
+        "version": __version__,
+        "machine": describe_machine(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        "searches": f"PyTorch: {library}" if isinstance(library, str) else f"C++ for {library.level}",
+        "types": f"{', '.join(supported_types())}; auto is {resolve_type('auto', cpu)}",
+        "extras": ", ".join(f"{name} {installed[name]}" for name in EXTRAS if name in installed) or "none",
+    }
+    if as_json:
+        print_json(system)
+    else:
+        print("\n".join(f"{name:10}{value}" for name, value in system.items()))

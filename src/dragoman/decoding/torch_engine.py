@@ -2,7 +2,8 @@
 constraints into a search.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ from dragoman.decoding.search import (
 )
 from dragoman.inference.choice import prepare
 from dragoman.inference.linears import FEWEST_KEYS
+from dragoman.inference.native import NativeTransformer
 from dragoman.inference.products import is_steady, resolve_type
 from dragoman.model import Model, Seq2Seq
 from dragoman.runtime.device import TIMES_AT_ONCE
@@ -55,6 +57,8 @@ class TorchEngine:
         self.compute_type = resolve_type(compute_type, self.device)
         fast = [prepare(model, self.compute_type) for model in models]
         self.model: Seq2Seq = fast[0] if len(fast) == 1 else Ensemble(fast)
+        # Several searches at the same time share the cores: a step in C++ is one thread's. Tensor operations share them.
+        self.searches = torch.get_num_threads() if isinstance(self.model, NativeTransformer) else 1
         self.max_positions = min(
             (model.config.max_positions for model in models if model.config.max_positions), default=None
         )
@@ -62,7 +66,10 @@ class TorchEngine:
             self.fewest_keys = min(FEWEST_KEYS, self.max_positions or FEWEST_KEYS)
 
     def __repr__(self) -> str:
-        return f"native engine on {self.device}{f' in {self.compute_type}' * (self.compute_type != 'float32')}"
+        compiled = f" (C++ for {self.model.library.level})" if isinstance(self.model, NativeTransformer) else ""
+        return (
+            f"native engine on {self.device}{f' in {self.compute_type}' * (self.compute_type != 'float32')}{compiled}"
+        )
 
     def search(
         self,
@@ -76,10 +83,21 @@ class TorchEngine:
         Raise DragomanError where the model's probabilities are not numbers.
         """
         constraints = constraints or [UNCONSTRAINED] * len(sources)
-        hypotheses: dict[int, list[Hypothesis]] = {}
-        for batch in batches_by_length(range(len(sources)), sources, max_batch_tokens(config, self.device)):
+        batches = batches_by_length(range(len(sources)), sources, max_batch_tokens(config, self.device))
+
+        def search(batch: Sequence[int]) -> list[list[Hypothesis]]:
             ids, batch_constraints = [sources[row] for row in batch], [constraints[row] for row in batch]
-            hypotheses |= zip(batch, finish(self.search_batch(ids, config, batch_constraints, observe)), strict=True)
+            return finish(self.search_batch(ids, config, batch_constraints, observe))
+
+        if observe is None and self.searches > 1:
+            shares = [share for batch in batches for n in range(self.searches) if (share := batch[n :: self.searches])]
+            results = in_threads(search, shares, self.searches)
+        else:
+            shares = list(batches)
+            results = [search(share) for share in shares]
+        hypotheses = {
+            row: of_row for share, of_share in zip(shares, results, strict=True) for row, of_row in zip(share, of_share)
+        }
         return [hypotheses[row] for row in range(len(sources))]
 
     def search_batch(
@@ -159,6 +177,19 @@ class TorchEngine:
             )
             return [Prefix(prefixes, self.device, afterwards=processors, tags=tags)]
         return processors
+
+
+def in_threads(
+    search: Callable[[Sequence[int]], list[list[Hypothesis]]], shares: Sequence[Sequence[int]], threads: int
+) -> list[list[list[Hypothesis]]]:
+    """Return what `search` returns for each share, searched in so many threads; raise what it raises first."""
+    if len(shares) == 1:
+        return [search(shares[0])]
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="search")
+    try:
+        return list(pool.map(search, shares))
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def max_batch_tokens(config: SearchConfig, device: torch.device = torch.device("cpu")) -> int:

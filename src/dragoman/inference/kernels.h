@@ -190,10 +190,13 @@ static Linear* new_linear(const float* w, const float* bias, int outputs, int in
       for (int k = 0; k < inputs; k++) l->weight[(panel * inputs + k) * PANEL + column] = w[k];
       continue;
     }
-    float most = 1.17549435e-38f * LARGEST_WEIGHT;
-    for (int k = 0; k < inputs; k++) most = fabsf(w[k]) > most ? fabsf(w[k]) : most;
-    l->scale[n] = most / LARGEST_WEIGHT;
+    float most = 1.17549435e-38f * LARGEST_WEIGHT, nothing = 0;
     for (int k = 0; k < inputs; k++) {
+      most = fabsf(w[k]) > most ? fabsf(w[k]) : most;
+      nothing += w[k] * 0;  // 0, but not for what is no number: the scale keeps it
+    }
+    l->scale[n] = most / LARGEST_WEIGHT + nothing;
+    for (int k = 0; k < inputs && nothing == 0; k++) {
       int q = (int)nearbyintf(w[k] / l->scale[n]);
       l->zero[n] += ZERO * q;
       l->quantised[((panel * l->groups + k / 4) * PANEL + column) * 4 + k % 4] = (int8_t)q;

@@ -217,7 +217,7 @@ def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
     """Open and warm up all models. Raise DragomanError where one is damaged, lacks a tag, or does not translate."""
     opened: dict[Path, Served] = {}
     served = []
-    threads, replicas = config.threads, 1  # one thread steps the batches of the native engine
+    threads, replicas = config.threads, 1
     if config.engine == "ctranslate2":
         threads = threads or 1
         replicas = config.replicas or max(1, granted_cores() // config.processes // threads)
@@ -235,7 +235,7 @@ def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
             )
             pool = Pool(
                 translator.engine,
-                threads=replicas,
+                threads=translator.engine.searches,
                 batches=config.batches,
                 gather=config.gather,
                 cache=config.cache << 20,
