@@ -10,6 +10,7 @@ from dragoman.config import SearchConfig
 from dragoman.data.corpus import read_corpus
 from dragoman.text.casing import as_sentence, casing_of, in_capitals
 from dragoman.text.glossary import Entry, Glossary
+from dragoman.text.known_words import KnownWords
 from dragoman.text.variations import LOOKALIKES, title_case
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
 from dragoman.translation.segment_search import STRANGE
@@ -59,6 +60,16 @@ def test_words_of_capitals_have_the_scores_and_links_of_the_sentence(translator:
     for of_result, of_read in zip(scores[: len(results)], scores[len(results) :], strict=True):
         assert [score for _, score in of_result] == [score for _, score in of_read]
         assert [word for word, _ in of_result] == [in_capitals(word) for word, _ in of_read]
+
+
+def test_names_stay_in_capitals(translator: Translator):
+    text = "THE DOG SEES KOWALCZYK AND THE CAT"
+    result = translator.translate(text)
+    assert result.text.count("KOWALCZYK") == 1
+    assert result.retried
+    known = KnownWords([*translator.known_words.words, "kowalczyk"])
+    without = translator.replace(safeguards=Safeguards(known_words=known)).translate(text)  # the control
+    assert "KOWALCZYK" not in without.text
 
 
 def test_placeholders_and_terms_stay_in_capitals(translator: Translator, sources: list[str]):

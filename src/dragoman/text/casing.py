@@ -49,7 +49,8 @@ def casing_of(text: str, words: KnownWords | None = None, kinds: Kinds = KINDS) 
 def sentence_case(text: str, casing: Casing, words: KnownWords | None, kinds: Kinds = KINDS) -> str:
     """Return a text in capitals or in Title Case as a sentence: each word as the sources of a training have it.
 
-    words: of these sources. Unknown words of a title stay, for they may be names; those in capitals get small letters.
+    words: of these sources. Unknown words of a title stay, for they may be names; those in capitals get
+    one capital if they may be names, and small letters if not. Without `words`, all get small letters.
     """
     result, begins = list[str](), True
     for piece, fixed in outside(text, kinds):
@@ -70,14 +71,17 @@ def sentence_case(text: str, casing: Casing, words: KnownWords | None, kinds: Ki
 
 def _usual(word: str, casing: Casing, words: KnownWords | None) -> str:
     """Return a word as it is usually written; if it is unknown, its parts; an unknown part as `sentence_case` says."""
-    ending = POSSESSIVE.search(word)
-    stem = word[: ending.start()] if ending else word
-    if words and (usual := words.usual(stem)):
-        return usual + word[len(stem) :].lower()
-    if "-" in stem:
-        return "-".join(_usual(part, casing, words) if part else part for part in word.split("-"))
-    small = word.lower()
-    return word if (casing == "title" and words) or len(small) != len(word) else small  # "İ" would become two letters
+    small = word.lower() if len(word.lower()) == len(word) else word  # "İ" would become two letters
+    if not words:
+        return small
+    stem = POSSESSIVE.sub("", word)
+    if usual := words.usual(stem):
+        return usual + small[len(stem) :]
+    name = word[0] + small[1:]
+    if casing == "capitals" and words.may_be_name(name[: len(stem)]):
+        return name
+    parts = zip(word.split("-"), (small if casing == "capitals" else word).split("-"), strict=True)
+    return "-".join(words.usual(part) or unknown for part, unknown in parts)
 
 
 def as_sentence(text: str, words: KnownWords | None = None, kinds: Kinds = KINDS) -> str:

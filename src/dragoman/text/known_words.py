@@ -90,7 +90,7 @@ class KnownWords:
         words = [(match.start(), match.start() + len(POSSESSIVE.sub("", match[0]))) for match in WORD.finditer(text)]
         if self.nouns_have_capitals or not any(text[start].isupper() for start, _ in words):
             return names, doubtful
-        unknown = [self._may_be_name(text[start:end]) for start, end in words]
+        unknown = [self.may_be_name(text[start:end]) for start, end in words]
         known = [text[start] for (start, _), is_unknown in zip(words[1:], unknown[1:], strict=True) if not is_unknown]
         if sum(text[start:end].isupper() for start, end in words) > SHOUTED * len(words):
             return names, doubtful
@@ -110,7 +110,7 @@ class KnownWords:
                 doubtful.append((start, end))
         return names, doubtful
 
-    def _may_be_name(self, word: str) -> bool:
+    def may_be_name(self, word: str) -> bool:
         """Return whether a word has a capital, is not known, and is no compound with a known part, as "Ubuntu-like"."""
         word = ARTICLE.sub("", word)
         return (
