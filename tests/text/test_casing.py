@@ -24,6 +24,8 @@ KNOWN = known_words([*TEXTS, *(text.lower() for text in TEXTS[:1])])
         ("The file", None),
         ("Go To The Street", "title"), ("Go to the Street", None), ("Page Setup", None), ("Save File Street", None),
         ("go to the street", None), ("한국어", None), ("한국어 PDF", "capitals"), ("12 %", None), ("", None),
+        ("tHe fIlE {name} iS sEnT", "mixed"), ("The openFile of toDo", None), ("openFile toDo", None),
+        ("tHe file is sent", None),
     ],
 )  # fmt: skip
 def test_capitals_and_title_case_are_told_from_sentences(text: str, casing: str | None):
@@ -39,6 +41,7 @@ def test_capitals_and_title_case_are_told_from_sentences(text: str, casing: str 
         ("THE STRASSE OF FIREFOX", "The Straße of Firefox"), ("THE E-MAIL-FILE", "The e-mail-file"),
         ("ANNA’S FILE", "Anna’s file"), ("ASK KOWALCZYK", "Ask Kowalczyk"),
         ("Ask Kowalczyk For The File", "Ask Kowalczyk for the file"), ("Ask the file", "Ask the file"),
+        ("tHe fIlE oF aNnA iS openFile. i sAy", "The file of Anna is openFile. I say"),
     ],
 )  # fmt: skip
 def test_words_are_written_as_in_training(text: str, sentence: str):

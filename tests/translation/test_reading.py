@@ -1,4 +1,4 @@
-"""What people type is read as in training: capitals, Title Case, characters that nobody sees, very long sentences."""
+"""What people type is read as in training: letters of any case, what nobody sees, very long sentences."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from dragoman.data.corpus import read_corpus
 from dragoman.text.casing import as_sentence, casing_of, in_capitals
 from dragoman.text.glossary import Entry, Glossary
 from dragoman.text.known_words import KnownWords
-from dragoman.text.variations import LOOKALIKES, title_case
+from dragoman.text.variations import LOOKALIKES, mixed_case, title_case
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
 from dragoman.translation.segment_search import STRANGE
 from dragoman.translation.segments import LONGER, Segmenter
@@ -35,7 +35,7 @@ def sources(pairs: list[Pair]) -> list[str]:
     return [source for source, _ in pairs[:30]]
 
 
-@pytest.mark.parametrize("change", [str.upper, title_case])
+@pytest.mark.parametrize("change", [str.upper, title_case, mixed_case])
 def test_cased_text_is_translated_as_the_sentence(translator: Translator, sources: list[str], change):
     cased = [change(source) for source in sources]
     words = translator.known_words

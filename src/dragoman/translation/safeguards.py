@@ -25,7 +25,7 @@ class Safeguards:
     numbers: so do numbers with units.
     keep: regular expressions for more that comes back unchanged, at least as often.
     faults: no loops, no copies of the source, nothing empty or far too long.
-    sentence_case: what is in capitals or in Title Case is read as a sentence, for that is what a model has learned.
+    sentence_case: capitals, Title Case and mixed case are read as a sentence, for that is what a model has learned.
     visible_characters: soft hyphens and the like are left out of texts, and full-width Latin letters are read as ASCII.
     glossary: source terms, and the target terms that have to stand for them.
     forbidden: words that must not appear, in any case; words in capitals must not appear in capitals.
@@ -113,7 +113,7 @@ class Safeguards:
         return casing_of(segment.text, self.known_words, self.kinds)
 
     def as_sentence(self, text: str) -> str:
-        """Return a text as the model reads it: as a sentence, if it is in capitals or in Title Case."""
+        """Return a text as the model reads it: as a sentence, if it is in capitals, Title Case or mixed case."""
         return as_sentence(text, self.known_words, self.kinds) if self.sentence_case else text
 
     def find_doubtful(self, text: str) -> list[str]:

@@ -97,7 +97,7 @@ class SegmentSearch:
     def translate(self, segments: Sequence[Segment], search: SearchConfig) -> list[SegmentResult]:
         """Return the candidates for each segment, best first; where the first was faulty, the best of several.
 
-        The model reads a segment in capitals or in Title Case as a sentence, and its translation gets the capitals.
+        The model reads one in capitals, Title Case or mixed case as a sentence; a translation gets back its capitals.
         """
         casings = list(map(self.safeguards.casing, segments))
         read = [self._read(segment, casing) for segment, casing in zip(segments, casings, strict=True)]
