@@ -129,6 +129,11 @@ def test_blank_text_stays(translator: Translator):
     assert [translation.text for translation in translator.translate(["", " ", "\ufeff\n"])] == ["", " ", "\ufeff"]
 
 
+@pytest.mark.parametrize(("text", "stays"), [("A", True), ("(b)", True), ("É.", True), ("水", False), ("a dog", False)])
+def test_single_letter_stays(translator: Translator, text: str, stays: bool):
+    assert (translator.translate(text).text == text) == stays
+
+
 def test_very_long_sentence_is_cut_where_clauses_end(translator: Translator):
     extent = replace(translator.extent, tokens=10, sentences=1)
     segmenter = Segmenter(translator.tokenizers.source, extent, "sentences")

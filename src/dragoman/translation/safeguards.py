@@ -85,8 +85,13 @@ class Safeguards:
         return len(missed) + len(forbidden)
 
     def has_words(self, text: str) -> bool:
-        """Return whether there is anything to translate: not only placeholders, digits, punctuation or emoji."""
-        return any(map(str.isalpha, self.bare(text)))
+        """Return whether there is anything to translate: not only placeholders, digits, punctuation or emoji.
+
+        Where words are known, a single letter is a label, "(A)", unless its script has no capitals.
+        """
+        letters = list(filter(str.isalpha, self.bare(text)))
+        is_label = self.known_words and len(letters) == 1 and letters[0].lower() != letters[0].upper()
+        return bool(letters) and not is_label
 
     @cached_property
     def kinds(self) -> Kinds:
