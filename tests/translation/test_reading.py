@@ -81,7 +81,15 @@ def test_placeholders_and_terms_stay_in_capitals(translator: Translator, sources
 
 
 def test_given_beginning_is_kept_as_it_is(translator: Translator, sources: list[str]):
-    assert translator.translate(sources[0].upper(), prefixes="Abc").text.startswith("Abc")
+    cased = sources[0].upper()
+    read = as_sentence(cased, translator.known_words)
+    result = translator.translate(cased, prefixes="Abc")
+    assert result.text.startswith("Abc")
+    assert result.score == translator.translate(read, prefixes="Abc").score
+    words, others = translator.alternatives(cased), translator.alternatives(read)
+    assert [(each.word, each.probability) for each in words] == [(each.word, each.probability) for each in others]
+    as_given = translator.replace(safeguards=AS_GIVEN).alternatives(cased)  # the control
+    assert [each.probability for each in as_given] != [each.probability for each in words]
 
 
 def test_texts_as_in_training_are_not_changed(translator: Translator, sources: list[str]):

@@ -111,11 +111,9 @@ class Safeguards:
         """Return the names in a source, in order."""
         return [each for each in verbatim.find(text, self.source_kinds) if each.kind == "name"]
 
-    def casing(self, segment: Segment) -> Casing | None:
-        """Return how a segment is cased, if the model should read it as a sentence."""
-        if not self.sentence_case or segment.markup or segment.prefix:
-            return None
-        return casing_of(segment.text, self.known_words, self.kinds)
+    def casing(self, text: str) -> Casing | None:
+        """Return how a text is cased, see `casing_of`."""
+        return casing_of(text, self.known_words, self.kinds)
 
     def as_sentence(self, text: str) -> str:
         """Return a text as the model reads it: as a sentence, if it is in capitals, Title Case or mixed case."""
