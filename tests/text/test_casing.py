@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.text.casing import as_sentence, casing_of, in_capitals
-from dragoman.text.known_words import known_words
+from dragoman.text.known_words import KnownWords, known_words
 from dragoman.text.verbatim import find
 
 TEXTS = [
@@ -46,6 +46,19 @@ def test_capitals_and_title_case_are_told_from_sentences(text: str, casing: str 
 )  # fmt: skip
 def test_words_are_written_as_in_training(text: str, sentence: str):
     assert as_sentence(text, KNOWN) == sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("LES ELEVES DE L'ECOLE ET ELISE", "Les élèves de l'école et Elise"), ("LES ÉLÈVES", "Les élèves"),
+        ("BİR IŞIK VE BIR İŞ", "Bir ışık ve bir iş"), ("ΤΟ ΑΡΧΕΙΟ", "Το αρχείο"),
+    ],
+)  # fmt: skip
+def test_capitals_without_accents_are_known(text: str, sentence: str):
+    words = known_words(["Tous les élèves de l'école, les élèves et Élise", "Bu bir ışık ve iş", "Εδώ το αρχείο"])
+    assert as_sentence(text, words) == sentence
+    assert as_sentence(text, KnownWords({*words.words} - {*words.unmarked.values()})) != sentence  # the control
 
 
 def test_without_a_record_all_letters_are_small_but_the_first():
