@@ -3,11 +3,13 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from dragoman.alignment.heads import AlignmentHead
 from dragoman.model_folder import fetch_model, verify_files
-from dragoman.storage.writing import MANIFEST
+from dragoman.storage.writing import MANIFEST, fingerprint
+from dragoman.text.extent import SourceExtent
 from dragoman.text.known_words import KnownWords
 from dragoman.translation.calibration import TRAINING_STATE
 from dragoman.translation.translator import Translator
@@ -20,6 +22,10 @@ def forget(model: Path, folder: Path) -> Path:
     for name in (KnownWords.RECORD, AlignmentHead.RECORD):
         (folder / name).unlink()
         del manifest[name]
+    extent = SourceExtent.load(model)
+    assert extent
+    (folder / SourceExtent.RECORD).write_text(replace(extent, subwords=0.0).as_json())
+    manifest[SourceExtent.RECORD] = fingerprint(folder / SourceExtent.RECORD)
     (folder / MANIFEST).write_text(json.dumps(manifest))
     return folder
 
@@ -39,6 +45,9 @@ def test_model_of_an_earlier_version_gets_the_records_that_training_writes(
     assert (AlignmentHead.load(old), AlignmentHead.load(new) is None) == (None, False)
     kept = {file.name for file in old.iterdir()} - {*TRAINING_STATE}
     assert {file.name for file in new.iterdir()} == kept | {KnownWords.RECORD, AlignmentHead.RECORD}
+    before, after = SourceExtent.load(old), SourceExtent.load(model)
+    assert before != after
+    assert SourceExtent.load(new) == after
     sources = [source for source, _ in pairs[:20]]
     assert [each.text for each in Translator.load(new).translate(sources)] == [
         each.text for each in Translator.load(model).translate(sources)

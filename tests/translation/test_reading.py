@@ -1,4 +1,4 @@
-"""What people type is read as in training: capitals, Title Case, characters that nobody sees, very long sentences."""
+"""What people type is read as in training: letters of any case, what nobody sees, very long sentences."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,8 @@ from dragoman.config import SearchConfig
 from dragoman.data.corpus import read_corpus
 from dragoman.text.casing import as_sentence, casing_of, in_capitals
 from dragoman.text.glossary import Entry, Glossary
-from dragoman.text.variations import LOOKALIKES, title_case
+from dragoman.text.known_words import KnownWords
+from dragoman.text.variations import LOOKALIKES, mixed_case, title_case
 from dragoman.translation.safeguards import NO_SAFEGUARDS, Safeguards
 from dragoman.translation.segment_search import STRANGE
 from dragoman.translation.segments import LONGER, Segmenter
@@ -34,7 +35,7 @@ def sources(pairs: list[Pair]) -> list[str]:
     return [source for source, _ in pairs[:30]]
 
 
-@pytest.mark.parametrize("change", [str.upper, title_case])
+@pytest.mark.parametrize("change", [str.upper, title_case, mixed_case])
 def test_cased_text_is_translated_as_the_sentence(translator: Translator, sources: list[str], change):
     cased = [change(source) for source in sources]
     words = translator.known_words
@@ -61,6 +62,16 @@ def test_words_of_capitals_have_the_scores_and_links_of_the_sentence(translator:
         assert [word for word, _ in of_result] == [in_capitals(word) for word, _ in of_read]
 
 
+def test_names_stay_in_capitals(translator: Translator):
+    text = "THE DOG SEES KOWALCZYK AND THE CAT"
+    result = translator.translate(text)
+    assert result.text.count("KOWALCZYK") == 1
+    assert result.retried
+    known = KnownWords([*translator.known_words.words, "kowalczyk"])
+    without = translator.replace(safeguards=Safeguards(known_words=known)).translate(text)  # the control
+    assert "KOWALCZYK" not in without.text
+
+
 def test_placeholders_and_terms_stay_in_capitals(translator: Translator, sources: list[str]):
     glossary = Glossary([Entry("dog", ("Hund",))])
     careful = translator.replace(safeguards=Safeguards(glossary=glossary))
@@ -70,7 +81,15 @@ def test_placeholders_and_terms_stay_in_capitals(translator: Translator, sources
 
 
 def test_given_beginning_is_kept_as_it_is(translator: Translator, sources: list[str]):
-    assert translator.translate(sources[0].upper(), prefixes="Abc").text.startswith("Abc")
+    cased = sources[0].upper()
+    read = as_sentence(cased, translator.known_words)
+    result = translator.translate(cased, prefixes="Abc")
+    assert result.text.startswith("Abc")
+    assert result.score == translator.translate(read, prefixes="Abc").score
+    words, others = translator.alternatives(cased), translator.alternatives(read)
+    assert [(each.word, each.probability) for each in words] == [(each.word, each.probability) for each in others]
+    as_given = translator.replace(safeguards=AS_GIVEN).alternatives(cased)  # the control
+    assert [each.probability for each in as_given] != [each.probability for each in words]
 
 
 def test_texts_as_in_training_are_not_changed(translator: Translator, sources: list[str]):
@@ -116,6 +135,11 @@ def test_names_and_code_are_not_strange(translator: Translator):
 def test_blank_text_stays(translator: Translator):
     assert translator.translate("\u200b").text == "\u200b"
     assert [translation.text for translation in translator.translate(["", " ", "\ufeff\n"])] == ["", " ", "\ufeff"]
+
+
+@pytest.mark.parametrize(("text", "stays"), [("A", True), ("(b)", True), ("É.", True), ("水", False), ("a dog", False)])
+def test_single_letter_stays(translator: Translator, text: str, stays: bool):
+    assert (translator.translate(text).text == text) == stays
 
 
 def test_very_long_sentence_is_cut_where_clauses_end(translator: Translator):

@@ -4,6 +4,7 @@ Of the names that it has read, the record says which ones it copies: such a name
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -62,9 +63,18 @@ class KnownWords:
         """The most frequent words that have small letters."""
         return frozenset(word for word in self.words[:COMMON] if word.islower())
 
+    @cached_property
+    def unmarked(self) -> dict[str, str]:
+        """The words in small letters by what they are without their marks, of several the most frequent."""
+        return {without_marks(word): word for word in reversed(self.words) if word.islower()}
+
     def usual(self, word: str) -> str | None:
-        """Return a word as it is usually written inside a sentence; None for one that is not known."""
-        return self.folded.get(word.casefold())
+        """Return a word as it is usually written inside a sentence; None for one that is not known.
+
+        Words in capitals may lack the marks that small letters have: "ELEVE" is "élève".
+        """
+        usual = self.folded.get(word.casefold())
+        return self.unmarked.get(without_marks(word)) if usual is None and word.isupper() else usual
 
     @cached_property
     def nouns_have_capitals(self) -> bool:
@@ -90,7 +100,7 @@ class KnownWords:
         words = [(match.start(), match.start() + len(POSSESSIVE.sub("", match[0]))) for match in WORD.finditer(text)]
         if self.nouns_have_capitals or not any(text[start].isupper() for start, _ in words):
             return names, doubtful
-        unknown = [self._may_be_name(text[start:end]) for start, end in words]
+        unknown = [self.may_be_name(text[start:end]) for start, end in words]
         known = [text[start] for (start, _), is_unknown in zip(words[1:], unknown[1:], strict=True) if not is_unknown]
         if sum(text[start:end].isupper() for start, end in words) > SHOUTED * len(words):
             return names, doubtful
@@ -110,7 +120,7 @@ class KnownWords:
                 doubtful.append((start, end))
         return names, doubtful
 
-    def _may_be_name(self, word: str) -> bool:
+    def may_be_name(self, word: str) -> bool:
         """Return whether a word has a capital, is not known, and is no compound with a known part, as "Ubuntu-like"."""
         word = ARTICLE.sub("", word)
         return (
@@ -121,6 +131,12 @@ class KnownWords:
             and word.casefold() not in self.folded
             and word.rstrip("s").casefold() not in self.folded
         )
+
+
+def without_marks(word: str) -> str:
+    """Return a word in small letters without their marks; the dotless i of Turkish gets a dot, as in "I"."""
+    letters = unicodedata.normalize("NFD", word.casefold())
+    return "".join(letter for letter in letters if not unicodedata.combining(letter)).replace("ı", "i")
 
 
 def has_capital_inside(text: str, start: int, end: int) -> bool:

@@ -10,12 +10,10 @@ from dragoman.text.extent import SourceExtent
 from dragoman.text.known_words import KnownWords, known_words, often_copied
 from dragoman.text.scripts import usual_scripts
 from dragoman.text.segmentation import split_sentences
-from dragoman.text.verbatim import TAGS, WITH_NUMBERS, find, remove
-from dragoman.translation.segments import Segment
+from dragoman.text.verbatim import TAGS, find
+from dragoman.translation.calibration import SAMPLE, most_subwords
 
 PERCENTILE = 95
-USUAL = 99
-SAMPLE = 2_000  # texts of a side that are read
 WORDS = 200_000  # texts whose words are noted
 SAMPLE_OF_NAMES = 20_000  # pairs whose names are compared
 
@@ -36,14 +34,6 @@ def measure_extent(pairs: Pairs, tokenizer: SideTokenizer) -> SourceExtent:
         subwords=most_subwords(texts, tokenizer),
         tagged=all(tags.intersection(ids[:1].tolist()) for ids in rows),
     )
-
-
-def most_subwords(texts: Sequence[str], tokenizer: SideTokenizer) -> float:
-    """Return how many subwords a letter takes at most in 99 of 100 texts; 0.0 where none has enough letters."""
-    bare = [remove(text, WITH_NUMBERS)[0] for text in texts]
-    segments = map(Segment, bare, tokenizer.encode_all(bare))
-    rates = [rate for segment in segments if (rate := segment.subwords_per_letter)]
-    return round(float(np.percentile(rates, USUAL)), 4) if rates else 0.0
 
 
 def measure_words(pairs: Pairs, tokenizers: Tokenizers) -> KnownWords:

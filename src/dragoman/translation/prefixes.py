@@ -39,7 +39,7 @@ def begin_segments(
         start = next_word_start(
             segment_search.model,
             tokenizers.target,
-            last.source_ids,
+            segment_search.read(last).source_ids,
             last.prefix_ids,
             last.target_tag_ids,
             {tokens[0] for tokens in segment_search.forbidden if len(tokens) == 1},
@@ -84,8 +84,9 @@ def next_words(
     if (place := next(unfinished, None)) is None:
         return []
     segment, model, tokenizer = segments[place], segment_search.model, segment_search.tokenizers.target
+    source_ids = segment_search.read(segment).source_ids
     prefix = segment.prefix and segment.prefix + prefix[len(prefix.rstrip()) :]
-    starts = likely_starts(model, tokenizer, segment.source_ids, prefix, 2 * count, target_tag=segment.target_tag_ids)
+    starts = likely_starts(model, tokenizer, source_ids, prefix, 2 * count, target_tag=segment.target_tag_ids)
     if not prefix or prefix[-1].isspace():  # no word is begun that must stay
         forbidden = {tuple(tokens) for tokens in segment_search.forbidden}
         lengths = {len(tokens) for tokens in forbidden}
@@ -103,5 +104,5 @@ def next_words(
             word.probability,
             join_candidates(segments, [*best_others[:place], candidates[word.output], *best_others[place:]]),
         )
-        for word in find_words(model, tokenizer, segment.source_ids, prefix, outputs, count)
+        for word in find_words(model, tokenizer, source_ids, prefix, outputs, count)
     ]

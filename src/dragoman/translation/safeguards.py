@@ -25,7 +25,7 @@ class Safeguards:
     numbers: so do numbers with units.
     keep: regular expressions for more that comes back unchanged, at least as often.
     faults: no loops, no copies of the source, nothing empty or far too long.
-    sentence_case: what is in capitals or in Title Case is read as a sentence, for that is what a model has learned.
+    sentence_case: capitals, Title Case and mixed case are read as a sentence, for that is what a model has learned.
     visible_characters: soft hyphens and the like are left out of texts, and full-width Latin letters are read as ASCII.
     glossary: source terms, and the target terms that have to stand for them.
     forbidden: words that must not appear, in any case; words in capitals must not appear in capitals.
@@ -85,8 +85,13 @@ class Safeguards:
         return len(missed) + len(forbidden)
 
     def has_words(self, text: str) -> bool:
-        """Return whether there is anything to translate: not only placeholders, digits, punctuation or emoji."""
-        return any(map(str.isalpha, self.bare(text)))
+        """Return whether there is anything to translate: not only placeholders, digits, punctuation or emoji.
+
+        Where words are known, a single letter is a label, "(A)", unless its script has no capitals.
+        """
+        letters = list(filter(str.isalpha, self.bare(text)))
+        is_label = self.known_words and len(letters) == 1 and letters[0].lower() != letters[0].upper()
+        return bool(letters) and not is_label
 
     @cached_property
     def kinds(self) -> Kinds:
@@ -106,14 +111,12 @@ class Safeguards:
         """Return the names in a source, in order."""
         return [each for each in verbatim.find(text, self.source_kinds) if each.kind == "name"]
 
-    def casing(self, segment: Segment) -> Casing | None:
-        """Return how a segment is cased, if the model should read it as a sentence."""
-        if not self.sentence_case or segment.markup or segment.prefix:
-            return None
-        return casing_of(segment.text, self.known_words, self.kinds)
+    def casing(self, text: str) -> Casing | None:
+        """Return how a text is cased, see `casing_of`."""
+        return casing_of(text, self.known_words, self.kinds)
 
     def as_sentence(self, text: str) -> str:
-        """Return a text as the model reads it: as a sentence, if it is in capitals or in Title Case."""
+        """Return a text as the model reads it: as a sentence, if it is in capitals, Title Case or mixed case."""
         return as_sentence(text, self.known_words, self.kinds) if self.sentence_case else text
 
     def find_doubtful(self, text: str) -> list[str]:

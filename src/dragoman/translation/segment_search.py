@@ -19,7 +19,7 @@ from dragoman.decoding.search import Hypothesis
 from dragoman.errors import DragomanError
 from dragoman.model import Model
 from dragoman.text import verbatim
-from dragoman.text.casing import Casing, in_capitals
+from dragoman.text.casing import in_capitals
 from dragoman.text.glossary import TermMatch
 from dragoman.text.inflection import before_head, is_compound
 from dragoman.translation.annotate import Annotator
@@ -97,21 +97,18 @@ class SegmentSearch:
     def translate(self, segments: Sequence[Segment], search: SearchConfig) -> list[SegmentResult]:
         """Return the candidates for each segment, best first; where the first was faulty, the best of several.
 
-        The model reads a segment in capitals or in Title Case as a sentence, and its translation gets the capitals.
+        The model reads one in capitals, Title Case or mixed case as a sentence; a translation gets back its capitals.
         """
-        casings = list(map(self.safeguards.casing, segments))
-        read = [self._read(segment, casing) for segment, casing in zip(segments, casings, strict=True)]
-        results = self._translate(read, search)
+        results = self._translate(list(map(self.read, segments)), search)
         return [
-            self._shown(self._flag_strange(result), segment, casing)
-            for result, segment, casing in zip(results, segments, casings, strict=True)
+            self._shown(self._flag_strange(result), segment) for result, segment in zip(results, segments, strict=True)
         ]
 
-    def _read(self, segment: Segment, casing: Casing | None) -> Segment:
+    def read(self, segment: Segment) -> Segment:
         """Return a segment as the model reads it."""
-        if casing is None:
+        text = segment.text if segment.markup else self.safeguards.as_sentence(segment.text)
+        if text == segment.text:
             return segment
-        text = self.safeguards.as_sentence(segment.text)
         (ids,) = self.tokenizers.source.encode_sources([text])
         read = replace(segment, text=text, ids=ids)
         return replace(read, terms=self.safeguards.segment_terms(read, self.tokenizers.source))
@@ -130,11 +127,12 @@ class SegmentSearch:
         ]
         return replace(result, candidates=candidates)
 
-    def _shown(self, result: SegmentResult, segment: Segment, casing: Casing | None) -> SegmentResult:
-        """Return a result for the segment as it was given: in capitals, if that is."""
-        if casing != "capitals":
-            return replace(result, segment=segment)
-        candidates = [replace(each, text=in_capitals(each.text, self.safeguards.kinds)) for each in result.candidates]
+    def _shown(self, result: SegmentResult, segment: Segment) -> SegmentResult:
+        """Return a result for the segment as it was given: in capitals, if that is, and its prefix."""
+        candidates, kinds = result.candidates, self.safeguards.kinds
+        is_read = result.segment.text != segment.text
+        if is_read and self.safeguards.casing(segment.text) == "capitals" and not any(map(str.islower, segment.prefix)):
+            candidates = [replace(each, text=in_capitals(each.text, kinds)) for each in candidates]
         return replace(result, segment=segment, candidates=candidates)
 
     def _translate(self, segments: Sequence[Segment], search: SearchConfig) -> list[SegmentResult]:

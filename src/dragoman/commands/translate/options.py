@@ -79,7 +79,7 @@ class Options:
     detect_faults: bool = True
     "if a translation is empty, a copy, a loop, or far too long or short, retry with a wider beam and no repetitions"
     sentence_case: bool = True
-    "read texts in capitals or in Title Case as sentences, and write the capitals again (docs/robustness.md)"
+    "read texts in capitals, Title Case or mIxEd cAsE as sentences, and write the capitals again (docs/robustness.md)"
     visible_characters: bool = True
     "leave soft hyphens and other characters that nobody sees out of texts, and read full-width Latin as ASCII"
     engine: EngineName = "native"
