@@ -107,6 +107,7 @@ struct Buffer {
   T* of(size_t n, size_t kept = 0) {  // room for n numbers, of which the first `kept` stay
     size_t bytes = n * sizeof(T) + 4 * PANEL * sizeof(float);  // kernels may read past the end
     if (bytes > size) {
+      if (kept && bytes < 2 * size) bytes = 2 * size;  // what grows will grow again
       void* longer = 0;
       if (posix_memalign(&longer, 64, bytes)) abort();
       if (kept) memcpy(longer, data, kept * sizeof(T));
@@ -235,10 +236,11 @@ template <int R, int P>
 static void multiply_floats(const Linear* l, int panel, const float* x, long row, Output out) {
   Floats sum[R][P * VECTORS] = {};
   const float* w = l->weight + (size_t)panel * l->inputs * PANEL;
-  const size_t next = (size_t)l->inputs * PANEL;
+  const size_t next = (size_t)l->inputs * PANEL;  // to the next panel, which is fetched meanwhile
   x += row * l->inputs;
   for (int k = 0; k < l->inputs; k++, w += PANEL) {
     Floats column[P * VECTORS];
+    __builtin_prefetch(w + next);
     UNROLL
     for (int v = 0; v < P * VECTORS; v++) column[v] = load(w + v / VECTORS * next + v % VECTORS * LANES);
     UNROLL
@@ -262,7 +264,8 @@ static void multiply_bytes(const Linear* l, int panel, Quantised x, long row, Ou
   const int8_t* w = l->quantised + (size_t)panel * l->groups * PANEL * 4;
   const size_t next = (size_t)l->groups * PANEL * 4;
   const Byte* numbers = x.numbers + row * l->groups * 4;
-  for (int k = 0; k < l->groups; k++, w += PANEL * 4)
+  for (int k = 0; k < l->groups; k++, w += PANEL * 4) {
+    __builtin_prefetch(w + next);
     UNROLL
     for (int r = 0; r < R; r++) {
       int32_t four;
@@ -271,6 +274,7 @@ static void multiply_bytes(const Linear* l, int panel, Quantised x, long row, Ou
       for (int v = 0; v < P * VECTORS; v++)
         sum[r][v] = add_products(sum[r][v], four, w + v / VECTORS * next + v % VECTORS * LANES * 4);
     }
+  }
   Floats y[R][P * VECTORS];
   UNROLL
   for (int v = 0; v < P * VECTORS; v++) {
@@ -427,23 +431,29 @@ INLINE void split_heads(const float* x, int heads, int size, const float* turn, 
     }
 }
 
+// Scores are computed for so many tokens at a time, and there is room for all of them in their memory.
+enum { SCORES = 4 * LANES };
+
 struct Memory {        // the keys and values of one head for the tokens of one source
   const float* key;    // d_k, stride: number by number
   const float* value;  // tokens, d_v padded
   long tokens, stride, d_k, d_v;
 };
 
+INLINE long scores_width(long tokens) { return rounded_up(tokens, SCORES); }
+
 // The numbers from `first` on of the sum of the values, each by its score.
 template <int Q, int V>
 INLINE void weigh(Memory memory, long padded, const float* scores, const float* divisor, long first, float* out,
                   long out_stride) {
+  const long width = scores_width(memory.tokens);
   Floats sum[Q][V] = {};
   for (long t = 0; t < memory.tokens; t++)
     UNROLL
     for (int q = 0; q < Q; q++)
       UNROLL
       for (int v = 0; v < V; v++)
-        sum[q][v] = fused(splat(scores[q * memory.stride + t]), load(memory.value + t * padded + first + v * LANES), sum[q][v]);
+        sum[q][v] = fused(splat(scores[q * width + t]), load(memory.value + t * padded + first + v * LANES), sum[q][v]);
   UNROLL
   for (int q = 0; q < Q; q++)
     UNROLL
@@ -457,6 +467,7 @@ template <int Q, int V = (Q > 2 ? 2 : 4)>
 static void attend(Memory memory, const float* query, long query_stride, const float* bias, long bias_stride,
                    float* scores, float* out, long out_stride) {
   const float scale = 1 / sqrtf((float)memory.d_k);
+  const long width = scores_width(memory.tokens);
   float divisor[Q];
   for (long t = 0; t < memory.tokens; t += V * LANES) {
     Floats sum[Q][V] = {};
@@ -471,10 +482,10 @@ static void attend(Memory memory, const float* query, long query_stride, const f
     UNROLL
     for (int q = 0; q < Q; q++)
       UNROLL
-      for (int v = 0; v < V; v++) store(scores + q * memory.stride + t + v * LANES, sum[q][v] * splat(scale));
+      for (int v = 0; v < V; v++) store(scores + q * width + t + v * LANES, sum[q][v] * splat(scale));
   }
   for (int q = 0; q < Q; q++) {
-    float* of_query = scores + q * memory.stride;
+    float* of_query = scores + q * width;
     if (bias)
       for (long t = 0; t < memory.tokens; t++) of_query[t] += bias[q * bias_stride + t];
     divisor[q] = exponentials(of_query, memory.tokens);

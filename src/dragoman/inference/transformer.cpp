@@ -89,8 +89,6 @@ static Memory remember(const Model* m, State* s, const float* key, const float* 
     for (long i = 0; i < m->d_k; i++) keys[i * s->stride + t] = turned[i];
     split_heads(value + t * step, 1, m->d_v, 0, values + t * d_v);
   }
-  for (long i = 0; i < m->d_k; i++)
-    for (long t = tokens; t < s->stride; t++) keys[i * s->stride + t] = 0;
   return {keys, values, tokens, s->stride, m->d_k, m->d_v};
 }
 
@@ -103,7 +101,7 @@ static void encode(const Model* m, State* s, const Positions* positions, float* 
     residual(m, s, &layer->norm, x, all, [&](const float* y) {
       float* projected = apply(layer->query_key_value, y, all, &s->projected, s);
       float* context = s->context.of<float>(all * values);
-      float* scores = s->scores.of<float>(QUERIES * s->stride);
+      float* scores = s->scores.of<float>(QUERIES * scores_width(s->stride));
       float* query = s->query.of<float>(s->stride * d_k);
       float* keys = s->keys.of<float>(d_k * s->stride);
       float* head_values = s->head_values.of<float>(s->stride * padded_value(m));
@@ -166,7 +164,7 @@ static void attend_to_source(const Model* m, State* s, int l, const Positions* p
   float* projected = apply(layer->query_across, y, R, &s->projected, s);
   float* query = s->query.of<float>(R * H * d_k);
   float* context = s->context.of<float>(R * H * m->d_v);
-  float* scores = s->scores.of<float>(QUERIES * s->stride);
+  float* scores = s->scores.of<float>(QUERIES * scores_width(s->stride));
   for (long r = 0; r < R; r++) split_heads(projected + r * H * m->d_k, H, m->d_k, place->turn_across, query + r * H * d_k);
   for (long r = 0, next; r < R; r = next) {
     long b = source[r];
@@ -194,7 +192,7 @@ static Status encode_sources(const Model* m, State* s, const int64_t* ids, long 
     }
     all += lengths[b];
   }
-  s->stride = rounded_up(S, 4 * LANES);
+  s->stride = rounded_up(S, LANES);
   s->rows = S;
   float* x = s->x.of<float>(all * m->d_model);
   for (long b = 0, n = 0; b < B; b++)
