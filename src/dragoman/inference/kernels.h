@@ -92,10 +92,24 @@ INLINE Floats exponential(Floats x) {  // relative error below 3e-7
   return p * (Floats)exponent;
 }
 
-INLINE float dot(const float* x, const float* y, long n) {  // n: a multiple of LANES
-  Floats sum = {};
-  for (long i = 0; i < n; i += LANES) sum = fused(load(x + i), load(y + i), sum);
-  return sum_of(sum);
+typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+INLINE Four sums_of(const Floats v[4]) {
+  Four quarter[4];
+  UNROLL
+  for (int j = 0; j < 4; j++) {
+    Floats folded = v[j];
+    if constexpr (LANES > 8) folded += exchanged<8 % LANES>(folded);
+    if constexpr (LANES > 4) folded += exchanged<4 % LANES>(folded);
+    quarter[j] = Four{folded[0], folded[1], folded[2], folded[3]};
+  }
+  Four halves[2];
+  UNROLL
+  for (int j = 0; j < 2; j++) {
+    Four a = quarter[2 * j], b = quarter[2 * j + 1];
+    halves[j] = Four{a[0], b[0], a[2], b[2]} + Four{a[1], b[1], a[3], b[3]};
+  }
+  return Four{halves[0][0], halves[0][1], halves[1][0], halves[1][1]} +
+         Four{halves[0][2], halves[0][3], halves[1][2], halves[1][3]};
 }
 
 // ---- memory that grows
@@ -442,23 +456,52 @@ struct Memory {        // the keys and values of one head for the tokens of one 
 
 INLINE long scores_width(long tokens) { return rounded_up(tokens, SCORES); }
 
-// The numbers from `first` on of the sum of the values, each by its score.
+// The sum of the values of n tokens, each by its score and all by `divisor`, for Q queries; V registers at a time.
+// places: which row of `value` (.., stride) each token has; null: its number.
 template <int Q, int V>
-INLINE void weigh(Memory memory, long padded, const float* scores, const float* divisor, long first, float* out,
-                  long out_stride) {
-  const long width = scores_width(memory.tokens);
-  Floats sum[Q][V] = {};
-  for (long t = 0; t < memory.tokens; t++)
+INLINE long weigh(const float* value, long stride, const int32_t* places, long n, long d_v, const float* scores,
+                  const float* divisor, long first, float* out, long out_stride) {
+  const long width = scores_width(n), end = rounded_up(d_v, LANES);
+  for (; first + V * LANES <= end; first += V * LANES) {
+    Floats sum[Q][V] = {};
+    for (long t = 0; t < n; t++) {
+      const float* row = value + (places ? places[t] : t) * stride + first;
+      UNROLL
+      for (int q = 0; q < Q; q++)
+        UNROLL
+        for (int v = 0; v < V; v++) sum[q][v] = fused(splat(scores[q * width + t]), load(row + v * LANES), sum[q][v]);
+    }
     UNROLL
     for (int q = 0; q < Q; q++)
       UNROLL
       for (int v = 0; v < V; v++)
-        sum[q][v] = fused(splat(scores[q * width + t]), load(memory.value + t * padded + first + v * LANES), sum[q][v]);
-  UNROLL
-  for (int q = 0; q < Q; q++)
+        store_first(out + q * out_stride + first + v * LANES, sum[q][v] * splat(divisor[q]), d_v - first - v * LANES);
+  }
+  return first;
+}
+
+// softmax(q K^T / sqrt(d_k) + bias) V, equation 1, for one query. The keys and values of token t are in rows places[t] of
+// (.., stride), each padded to a multiple of LANES.
+static void attend_to_places(const float* query, const float* key, const float* value, long stride,
+                             const int32_t* places, long n, long d_k, long d_v, const float* bias, float* scores,
+                             float* out) {
+  const float scale = 1 / sqrtf((float)d_k);
+  const long end = rounded_up(d_k, LANES);
+  for (long t = 0; t < n; t += 4) {
+    const float* row[4];
+    Floats sum[4] = {};
     UNROLL
-    for (int v = 0; v < V; v++)
-      store_first(out + q * out_stride + first + v * LANES, sum[q][v] * splat(divisor[q]), memory.d_v - first - v * LANES);
+    for (int j = 0; j < 4; j++) row[j] = key + places[t + j < n ? t + j : n - 1] * stride;
+    for (long k = 0; k < end; k += LANES)
+      UNROLL
+      for (int j = 0; j < 4; j++) sum[j] = fused(load(query + k), load(row[j] + k), sum[j]);
+    *(Four*)(scores + t) = sums_of(sum) * scale;
+  }
+  if (bias)
+    for (long t = 0; t < n; t++) scores[t] += bias[t];
+  float divisor = exponentials(scores, n);
+  long done = weigh<1, 4>(value, stride, places, n, d_v, scores, &divisor, 0, out, 0);
+  weigh<1, 1>(value, stride, places, n, d_v, scores, &divisor, done, out, 0);
 }
 
 // softmax(Q K^T / sqrt(d_k) + bias) V, equation 1, for Q queries that see the same tokens. V: registers of keys or values
@@ -490,10 +533,9 @@ static void attend(Memory memory, const float* query, long query_stride, const f
       for (long t = 0; t < memory.tokens; t++) of_query[t] += bias[q * bias_stride + t];
     divisor[q] = exponentials(of_query, memory.tokens);
   }
-  long padded = rounded_up(memory.d_v, LANES), i = 0;
-  for (; i + V * LANES <= padded; i += V * LANES)
-    weigh<Q, V>(memory, padded, scores, divisor, i, out, out_stride);
-  for (; i < padded; i += LANES) weigh<Q, 1>(memory, padded, scores, divisor, i, out, out_stride);
+  long padded = rounded_up(memory.d_v, LANES), n = memory.tokens;
+  long done = weigh<Q, V>(memory.value, padded, 0, n, memory.d_v, scores, divisor, 0, out, out_stride);
+  weigh<Q, 1>(memory.value, padded, 0, n, memory.d_v, scores, divisor, done, out, out_stride);
 }
 
 static void attend_queries(long queries, Memory memory, const float* query, long query_stride, const float* bias,

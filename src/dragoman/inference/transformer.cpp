@@ -133,7 +133,7 @@ static void attend_to_target(const Model* m, State* s, int l, const Positions* p
   float* target = s->target[l].of<float>((s->tokens + s->rows) * per_token, s->tokens * per_token);
   float* query = s->query.of<float>(H * d_k);
   float* context = s->context.of<float>(s->rows * H * m->d_v);
-  float* scores = s->scores.of<float>(T);
+  float* scores = s->scores.of<float>(scores_width(T));
   for (long r = 0; r < s->rows; r++) {
     const float* of_row = projected + r * H * (2 * m->d_k + m->d_v);
     float* token = target + (s->tokens + r) * per_token;
@@ -141,18 +141,9 @@ static void attend_to_target(const Model* m, State* s, int l, const Positions* p
     split_heads(of_row + H * m->d_k, H, m->d_k, place->turn, token);
     split_heads(of_row + 2 * H * m->d_k, H, m->d_v, 0, token + H * d_k);
     const int32_t* places = (const int32_t*)s->places.data + r * s->capacity;
-    for (long h = 0; h < H; h++) {
-      const float *key = target + h * d_k, *value = target + H * d_k + h * d_v;
-      float scale = 1 / sqrtf((float)m->d_k);
-      for (long t = 0; t < T; t++)
-        scores[t] = dot(query + h * d_k, key + places[t] * per_token, d_k) * scale + (place->bias ? place->bias[h * T + t] : 0);
-      Floats divisor = splat(exponentials(scores, T));
-      for (long i = 0; i < d_v; i += LANES) {
-        Floats sum = {};
-        for (long t = 0; t < T; t++) sum = fused(splat(scores[t]), load(value + places[t] * per_token + i), sum);
-        store_first(context + (r * H + h) * m->d_v + i, sum * divisor, m->d_v - i);
-      }
-    }
+    for (long h = 0; h < H; h++)
+      attend_to_places(query + h * d_k, target + h * d_k, target + H * d_k + h * d_v, per_token, places, T, m->d_k,
+                       m->d_v, place->bias ? place->bias + h * T : 0, scores, context + (r * H + h) * m->d_v);
   }
   add(layer->out, context, s->rows, x, s);
 }
