@@ -16,7 +16,8 @@ from dragoman.text.particles import swap_noun
 WORD = re.compile(r"[^\W\d_](?:[\w'’.-]*[^\W_])?")
 POSSESSIVE = re.compile(r"['’](?:s|S)?(?!\w)")
 SENTENCE_END = re.compile(r"[.!?:…。！？]['\"”’»)\]]*\s*$")
-TITLE_END = re.compile(r"(?<![\w.])(?:[A-Z]|Dr|Mrs?|Ms|Prof|St|Jr|Sr)\.\s*$")  # no end of a sentence
+TITLES = ("Dr", "Mr", "Mrs", "Ms", "Prof", "St", "Jr", "Sr")
+TITLE_END = re.compile(rf"(?<![\w.])(?:[A-Z]|{'|'.join(TITLES)})\.\s*$")  # no end of a sentence
 NUMBER_AFTER = re.compile(r"\s(?=\d)[\d.,:/-]*\d[A-Za-z]?(?!\w)")  # of "ISO 9001", which is one name
 CURRENCIES = frozenset("EUR USD GBP CHF JPY KRW CNY INR".split())
 PARTICLE = re.compile(r"\s(?:(?:al|bin|da|de|del|den|der|di|du|el|la|le|van|von|y)[\s-])?")  # inside a name
@@ -148,6 +149,8 @@ class KnownWords:
             and word[0].isupper()
             and not any(part.islower() and part in self.folded for part in word.split("-"))
             and not any(map(str.isdigit, word))
+            and word not in TITLES
+            and word not in CURRENCIES
             and word.casefold() not in self.folded
             and word.rstrip("s").casefold() not in self.folded
         )
