@@ -26,9 +26,20 @@ SAME = [
     ("Open report_83.odt", "report_83.odt 열기"),
     ("three files", "3 Dateien"),
     ("the TLS 1.2 protocol, ISO 19005-2", "das TLS-1.2-Protokoll, ISO-19005-2-konform"),
+    ("27–90 or 2.25 - 3", "27 bis 90 oder 2,25 bis 3"),
+    ("3–5 May – June 6", "3.–5. Mai – 6. Juni"),
+    ("1280x720 and 640×480", "1280 × 720 und 640 x 480"),
+    ("three or four files, 05-13-2026", "3-4 Dateien, 13.05.2026"),
+    ("−43 and -$5, 26+ files", "-43 und -5 $, über 26 Dateien"),
     ("MP3 and x86", "MP4 und x64"),  # parts of names are no numbers
 ]
 DIFFERENT = [
+    ("after 2.25–4.5", "nach 2.25 miteinander 4.5", ["2.25–4.5"], ["2.25", "4.5"]),
+    ("1971-1984", "1971-1-1984", ["1971-1984"], ["1971", "1", "1984"]),
+    ("call 40 or 55-019", "40-07 oder 55-019", [], ["07"]),
+    ("1280x720", "1280", ["1280x720"], ["1280"]),
+    ("it is -43", "43", ["-43"], ["43"]),
+    ("26+ files", "26 Dateien", ["26+"], ["26"]),
     ("It has 47228 pages.", "Es hat 4728 Seiten.", ["47228"], ["4728"]),
     ("version 3.10", "Version 3.1", ["3.10"], ["3.1"]),
     ("on October 15, 1982", "am 15. Octger 1982", ["October"], []),
@@ -75,7 +86,7 @@ def test_stand_ins_are_copied_and_replaced_by_what_they_stand_for():
     assert text == "20 of 10 files in 30 MB, the 33rd"
     assert pairs == [StandIn("10", "47228"), StandIn("30", "8.11")]
     assert replace_stand_ins("In 30 MB sind 20 von 10 Dateien", pairs) == "In 8.11 MB sind 20 von 47228 Dateien"
-    assert replace_stand_ins("10 und 10 in 31 MB", pairs) == "10 und 10 in 31 MB"  # it is not clear where they belong
+    assert replace_stand_ins("10 und 10 in 31 MB", pairs) == "47228 und in 31 MB"
 
 
 def test_worked_examples_of_the_module_are_true():

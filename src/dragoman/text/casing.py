@@ -8,7 +8,7 @@ from typing import Literal
 
 import regex
 
-from dragoman.text.known_words import POSSESSIVE, SENTENCE_END, WORD, KnownWords
+from dragoman.text.known_words import SENTENCE_END, WORD, KnownWords, without_possessive
 from dragoman.text.verbatim.detect import KINDS, find
 from dragoman.text.verbatim.kinds import Kinds
 
@@ -89,7 +89,7 @@ def _usual(word: str, casing: Casing, words: KnownWords | None) -> str:
     small = word.lower() if len(word.lower()) == len(word) else word  # "İ" would become two letters
     if not words:
         return small
-    stem = POSSESSIVE.sub("", word)
+    stem = without_possessive(word)
     if usual := words.usual(stem):
         return usual + small[len(stem) :]
     name = word[0] + small[1:]

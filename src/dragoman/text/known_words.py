@@ -15,8 +15,12 @@ from dragoman.storage.records import MAX_RECORD_SIZE, read_listed
 from dragoman.text.particles import swap_noun
 
 WORD = re.compile(r"[^\W\d_](?:[\w'’.-]*[^\W_])?")
-POSSESSIVE = re.compile(r"['’](?:s|S)?$")
+POSSESSIVE = re.compile(r"['’](?:s|S)?(?!\w)")
 SENTENCE_END = re.compile(r"[.!?:…。！？]['\"”’»)\]]*\s*$")
+TITLES = ("Dr", "Mr", "Mrs", "Ms", "Prof", "St", "Jr", "Sr")
+TITLE_END = re.compile(rf"(?<![\w.])(?:[A-Z]|{'|'.join(TITLES)})\.\s*$")  # no end of a sentence
+NUMBER_AFTER = re.compile(r"\s(?=\d)[\d.,:/-]*\d[A-Za-z]?(?!\w)")  # of "ISO 9001", which is one name
+CURRENCIES = frozenset("EUR USD GBP CHF JPY KRW CNY INR".split())
 PARTICLE = re.compile(r"\s(?:(?:al|bin|da|de|del|den|der|di|du|el|la|le|van|von|y)[\s-])?")  # inside a name
 ARTICLE = re.compile("^(?:al|el|ul)-(?=.)")  # of an Arabic name
 SHOUTED = 0.6  # of the known words of a text begin with capitals: a title, which says nothing of names
@@ -84,8 +88,9 @@ class KnownWords:
     def find_names(self, text: str) -> list[tuple[int, int]]:
         """Return where names begin and end: words with a capital inside a sentence that are not known.
 
-        At the beginning of a sentence it is one if another one follows, or if it has a capital inside, as "McNeil"; in
-        a title, in the latter case alone.
+        At the beginning of a sentence it is one if another one follows, or "'s", or if it has a capital inside, as
+        "McNeil"; in a title, in the latter case alone. Words of a script without capitals are names among those of
+        one that has them, and an abbreviation in capitals with its number is one: "ISO 9001".
         """
         return self._find_unknown(text)[0]
 
@@ -97,10 +102,16 @@ class KnownWords:
         """Return where names stand, and the unknown words that may be none."""
         names: list[tuple[int, int]] = []
         doubtful: list[tuple[int, int]] = []
-        words = [(match.start(), match.start() + len(POSSESSIVE.sub("", match[0]))) for match in WORD.finditer(text)]
-        if self.nouns_have_capitals or not any(text[start].isupper() for start, _ in words):
+        words = [(match.start(), match.start() + len(without_possessive(match[0]))) for match in WORD.finditer(text)]
+        foreign = [] if text.isascii() else [(start, end) for start, end in words if is_uncased(text[start:end])]
+        if 2 * len(foreign) >= len(words):
+            foreign = []
+        if not foreign and (self.nouns_have_capitals or not any(text[start].isupper() for start, _ in words)):
             return names, doubtful
-        unknown = [self.may_be_name(text[start:end]) for start, end in words]
+        unknown = [
+            ((start, end) in foreign and text[start:end] not in self.folded) or self.may_be_name(text[start:end])
+            for start, end in words
+        ]
         known = [text[start] for (start, _), is_unknown in zip(words[1:], unknown[1:], strict=True) if not is_unknown]
         if sum(text[start:end].isupper() for start, end in words) > SHOUTED * len(words):
             return names, doubtful
@@ -109,16 +120,36 @@ class KnownWords:
                 word for word, new in zip(words, unknown, strict=True) if new and has_capital_inside(text, *word)
             ], []
         for index, (start, end) in enumerate(words):
-            begins = index == 0 or bool(SENTENCE_END.search(text[words[index - 1][0] : start]))
-            if names and unknown[index] and PARTICLE.fullmatch(text, names[-1][1], start):
+            before = text[words[index - 1][0] : start] if index else ""
+            begins = index == 0 or bool(SENTENCE_END.search(before) and not TITLE_END.search(before))
+            number = NUMBER_AFTER.match(text, end) if self._is_abbreviation(text[start:end]) else None
+            if (
+                names
+                and (unknown[index] or self._is_surname(text[start:end]))
+                and PARTICLE.fullmatch(text, names[-1][1], start)
+            ):
                 names[-1] = names[-1][0], end
             elif unknown[index] and (
-                not begins or has_capital_inside(text, start, end) or (index + 1 < len(words) and unknown[index + 1])
+                not begins
+                or has_capital_inside(text, start, end)
+                or (start, end) in foreign
+                or POSSESSIVE.match(text, end)
+                or (index + 1 < len(words) and unknown[index + 1])
             ):
-                names.append((start, end))
+                names.append((start, number.end() if number else end))
+            elif number:
+                names.append((start, number.end()))
             elif unknown[index]:
                 doubtful.append((start, end))
         return names, doubtful
+
+    def _is_surname(self, word: str) -> bool:
+        """Return whether a word is usually written with a capital, so that it belongs to a name in front of it."""
+        return word[0].isupper() and self.usual(word) == word
+
+    def _is_abbreviation(self, word: str) -> bool:
+        """Return whether a word in capitals is one that is not known, or only so."""
+        return len(word) > 1 and word.isupper() and self.usual(word) in (None, word) and word not in CURRENCIES
 
     def may_be_name(self, word: str) -> bool:
         """Return whether a word has a capital, is not known, and is no compound with a known part, as "Ubuntu-like"."""
@@ -128,6 +159,8 @@ class KnownWords:
             and word[0].isupper()
             and not any(part.islower() and part in self.folded for part in word.split("-"))
             and not any(map(str.isdigit, word))
+            and word not in TITLES
+            and word not in CURRENCIES
             and word.casefold() not in self.folded
             and word.rstrip("s").casefold() not in self.folded
         )
@@ -137,6 +170,16 @@ def without_marks(word: str) -> str:
     """Return a word in small letters without their marks; the dotless i of Turkish gets a dot, as in "I"."""
     letters = unicodedata.normalize("NFD", word.casefold())
     return "".join(letter for letter in letters if not unicodedata.combining(letter)).replace("ı", "i")
+
+
+def without_possessive(word: str) -> str:
+    """Return a word without the "'s" at its end."""
+    return re.sub(rf"{POSSESSIVE.pattern}$", "", word)
+
+
+def is_uncased(word: str) -> bool:
+    """Return whether a word is of a script that has no capitals."""
+    return word.lower() == word.upper()
 
 
 def has_capital_inside(text: str, start: int, end: int) -> bool:
@@ -164,7 +207,7 @@ def known_words(texts: Sequence[str]) -> KnownWords:
     forms: dict[str, dict[str, int]] = {}
     for text in texts:
         for index, match in enumerate(WORD.finditer(text)):
-            word = POSSESSIVE.sub("", match[0])
+            word = without_possessive(match[0])
             counts = forms.setdefault(word.casefold(), {})
             shown = word if index else word.casefold()
             counts[shown] = counts.get(shown, 0) + 1

@@ -231,8 +231,8 @@ def restore_placeholders(retry: Retry, text: str, links: Links | None, safeguard
     if links:
         links = [(source, target - len(prefix)) for source, target in links if target >= len(prefix)]
     words = verbatim.restore(words, retry.bare.text, missing, links, kinds)
-    for stand_ins in (wrong, retry.stand_ins):
-        words = verbatim.replace_stand_ins(words, stand_ins)
     for name, original in retry.other_names.items():
         words = replace_copies(words, name, original)
+    for stand_ins in (wrong, retry.stand_ins):
+        words = verbatim.replace_stand_ins(words, stand_ins)
     return prefix + retry.label + words

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import cast
 
-from dragoman.text.verbatim.kinds import EXACT, KEYS, ORDER, PATTERNS, SIGNS, Finder, Kind, Kinds
+from dragoman.text.verbatim.kinds import EXACT, KEYS, NAMED_KEYS, ORDER, PATTERNS, SIGNS, Finder, Kind, Kinds
 
 
 @lru_cache
@@ -24,13 +24,16 @@ KINDS_BY_SIGN = {re.compile(sign): kinds for sign, kinds in SIGNS.items()}
 TEMPLATE = _pattern(frozenset(["template"]))
 FILLED_IN: tuple[Kind, ...] = ("template", "brace", "variable", "printf")  # what a program replaces
 REPLACED = _pattern(frozenset(FILLED_IN))
-TAG_SIGN = re.compile(r"[<*]|~~")  # what most tags have
+TAG_SIGN = re.compile(r"[<*]|~~|\]\(|\{\\")  # what most tags have
 REPLACED_SIGN = re.compile(r"[%{$]|<\?")  # as SIGN, for these
+LATIN = re.compile("[A-Za-z]")
+JOINT = re.compile(r"(?<=[\w\s])[+-](?=.)")  # of the keys of a shortcut
 ENCODED = re.compile("%[0-9A-Fa-f]{2}")  # a byte of a URL
 POSITIONAL = re.compile(r"%(?!%|\(|\d+\$|L?\d+$).+ | \{(?:![rsa])?(?::.*)?\}", re.VERBOSE)
 MARKS: dict[Kind, str] = {"brace": "{}", "printf": "%"}
-LIKE, VERY_LIKE = 0.75, 0.87  # of the letters of a name and of what another language makes of it
-EMPHASES = ("*", "**", "~~")  # of Markdown, which open and close with the same mark
+LIKE = 0.93  # of the letters of a name and of what another language makes of it
+SOUNDS = str.maketrans("ckqzxwyj", "cccssvii", "h")  # "Zibeon" is Sibeón, and Kovalczik may be Kowalczyk
+EMPHASES = ("*", "**", "***", "~~")  # of Markdown, which open and close with the same mark
 URL_END = ".,;:!?'*"  # belong to the sentence around an address
 BRACKETS = {")": "(", "]": "[", "}": "{"}
 
@@ -156,10 +159,11 @@ def compare(source: str, output: str, kinds: Kinds = KINDS, prefix: str = "") ->
     that belong to none are invented, too: a program fails at "{name}}" and "% of %s".
     """
     counted = kinds.intersection((*EXACT, "number"))
-    in_source, in_output, in_prefix = find(source, kinds), _find(output, counted), _find(prefix, counted)
+    in_source, in_output, in_prefix = find(source, kinds), find(output, counted), find(prefix, counted)
     exact = [placeholder for placeholder in in_source if placeholder.kind in counted]
     copied = [placeholder for placeholder in in_source if placeholder.kind not in counted]
     expected, present, asked = (Counter(each.text for each in spans) for spans in (exact, in_output, in_prefix))
+    present -= Counter(_touching(output, in_output)) - Counter(_touching(source, exact))
     lost = list((expected - present).elements())
     invented = list((present - (expected | asked)).elements())
     if marks := "".join(MARKS.get(kind, "") for kind in {placeholder.kind for placeholder in exact}):
@@ -174,15 +178,28 @@ def compare(source: str, output: str, kinds: Kinds = KINDS, prefix: str = "") ->
     return lost + _lost_copies(copied, output), invented
 
 
+def _touching(text: str, placeholders: Sequence[Placeholder]) -> list[str]:
+    """Return the conversions of printf that Latin letters follow without a space, as in "%prechung"."""
+    return [each.text for each in placeholders if each.kind == "printf" and LATIN.match(text, each.end)]
+
+
 def _lost_copies(copied: Sequence[Placeholder], output: str) -> list[str]:
     """Return the names and codes that an output has less often than it should."""
     lost: list[str] = []
     for (text, kind), times in Counter((each.text, each.kind) for each in copied).items():
-        if kind == "name" and all(any(_is_like(word, part) for word in output.split()) for part in text.split()):
+        if (
+            kind == "name"
+            and not any(map(str.isdigit, text))
+            and all(any(_is_like(word, part) for word in output.split()) for part in text.split())
+        ):
             continue
         pattern = _localised_shortcut(text) if kind == "shortcut" else re.escape(text)
+        if kind == "name":  # "ISO 9001" is ISO-9001 in a compound
+            pattern = pattern.replace(r"\ ", r"[\s-]")
         before = r"(?<![A-Za-z0-9])(?<!\d[.,:])" if text[0].isalnum() else ""
         after = r"(?![A-Za-z0-9]|[.,:]\d)" if text[-1].isalnum() else ""
+        if kind == "symbol":
+            before = after = ""
         copies = re.findall(f"{before}{pattern}{after}", output)
         lost += [text] * (times - len(copies))
     return lost
@@ -191,22 +208,28 @@ def _lost_copies(copied: Sequence[Placeholder], output: str) -> list[str]:
 def _is_like(word: str, name: str) -> bool:
     """Return whether a word may be a name as another language writes it: "Sibeón" for "Zibeon", "Annas" for "Anna"."""
     if any(map(str.isupper, name[1:])):  # a product, or "O'Hara": nobody writes these otherwise
-        return name in word
+        return re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9]{{3}}|[A-Z0-9])", word) is not None
     if not word[:1].isupper():
-        return False
-    plain, like = ("".join(filter(str.isalpha, unicodedata.normalize("NFD", text))).casefold() for text in (word, name))
+        return name in word and name.lower() == name.upper()  # of a script without capitals
+    plain, like = (_sound(text) for text in (word, name))
     is_cut = len(plain) < len(like) and like.startswith(plain)
-    is_as_long = -1 <= len(plain) - len(like) <= (2 if plain.startswith(like) else 1)
-    return not is_cut and SequenceMatcher(None, plain, like, autojunk=False).ratio() >= (
-        LIKE if is_as_long else VERY_LIKE
-    )
+    is_longer = plain.startswith(like) and len(plain) - len(like) <= 2
+    return is_longer or (not is_cut and SequenceMatcher(None, plain, like, autojunk=False).ratio() >= LIKE)
+
+
+def _sound(word: str) -> str:
+    """Return a word without accents, and with one letter for those that stand for the same in other languages."""
+    return "".join(filter(str.isalpha, unicodedata.normalize("NFD", word))).casefold().translate(SOUNDS)
 
 
 def _localised_shortcut(text: str) -> str:
-    """Return a pattern for a shortcut in any language: as many keys; the last one is the same if it is short."""
-    keys = [key.strip() for key in re.split(r"(?<=[\w\s⌘⌥⇧⌃])\+", text)]
-    last = re.escape(keys[-1]) if len(keys[-1]) <= 3 else r"[^\s+]+"
-    return rf"(?:{KEYS}|[^\x00-\x7f]+)\s?\+\s?" * (len(keys) - 1) + rf"(?i:{last})"
+    """Return a pattern for a shortcut in any language: as many keys; the last one is the same, if it is no word."""
+    keys = [key.strip() for key in JOINT.split(text)]
+    last = re.escape(keys[-1])
+    if len(keys) > 1 and len(keys[-1]) > 3:
+        last = rf"(?:{last}|{NAMED_KEYS}|[^\x00-\x7f]+)"
+    modifiers = (rf"(?:{re.escape(key)}|{KEYS}|[^\x00-\x7f]+)\s?[+-]\s?" for key in keys[:-1])
+    return "".join(modifiers) + rf"(?i:{last})"
 
 
 def _stray_marks(text: str, placeholders: Sequence[Placeholder], marks: str) -> Counter[str]:

@@ -22,7 +22,7 @@ from dragoman.text.verbatim.kinds import EXACT
 from dragoman.text.verbatim.restore import Removed
 
 # Digits of any script. After a Latin letter they belong to a name; the letters behind them may be a unit.
-NUMBER = re.compile(r"(?<![A-Za-z_\d])\d++(?:[.,:'’\u00a0\u202f\u2009\u066b\u066c]\d++)*+")
+NUMBER = re.compile(r"(?:(?<![A-Za-z_\d])|(?<=\dx))\d++(?:[.,:'’\u00a0\u202f\u2009\u066b\u066c]\d++)*+")
 SEPARATOR = re.compile(r"\D")
 POINTS = ".,:\u066b"  # what may stand before a fraction, or the minutes of 10:30, which are 10.30 elsewhere
 # Signs that belong to a number, and the words that people write for them.
@@ -34,14 +34,19 @@ SIGNS = {
     "¥": "¥|yen|yuan|JPY|CNY|엔|위안|円|元",
     "₩": r"₩|\bwon\b|KRW|원|ウォン",
     "₹": "₹|rupee|Rupie|rupia|INR|루피|ルピー",
+    "-": r"(?<![\w)\]])[-−–](?=\s?[\d$€£])|minus|menos|moins|마이너스|マイナス|负",
+    "+": r"\+|plus|más|über|mehr|이상|以上",
 }
-SIGN = "".join(SIGNS).replace("%", "")
-SIGN_BEFORE, SIGN_AFTER = re.compile(rf"[{SIGN}][ \u00a0]?$"), re.compile(rf"[ \u00a0\u202f]?[{SIGN}%]")
+SIGN = "".join(SIGNS).translate(str.maketrans("", "", "%-+"))
+SIGN_BEFORE = re.compile(rf"(?:(?:(?<![^\s(=])[-−])?[{SIGN}][ \u00a0]?|(?<![^\s(=])[-−+])$")
+SIGN_AFTER = re.compile(rf"[ \u00a0\u202f]?[{SIGN}%]|\+(?![\w+])")
 # The names of the months in 35 languages, a line for each month: a number, where it stands beside digits.
 MONTHS = [set(line.split()) for line in (files(__package__) / "months.txt").read_text(encoding="utf-8").splitlines()]
 MONTH = re.compile(rf"(?<!\w)(?:{'|'.join(sorted(set().union(*MONTHS), key=len, reverse=True))})(?!\w)")
 DAY_BEFORE, DAY_AFTER = re.compile(r"\d(?:\.|st|nd|rd|th)?\s(?:[a-z]{2}\s)?$"), re.compile(r"[.,]?\s(?:[a-z]{2}\s)?\d")
-TIME = re.compile(r"[^.,;!?]{0,12}")  # between the numbers of one time of day or date: "10 Uhr 30"
+RANGE = re.compile(r"[ \u00a0]?(?:[-–—~〜～x×/]|\.{2,3}|…)[ \u00a0]?")
+BETWEEN = re.compile(rf"\.?(?:{RANGE.pattern}|[^.,;:!?\d]{{1,9}})")  # what a range has there in any language
+TIME = re.compile(r"[^.,;!?\d]{0,12}")  # between the numbers of one time of day or date: "10 Uhr 30"
 MYRIADS = {"만": 4, "万": 4, "萬": 4, "억": 8, "亿": 8, "億": 8}  # 4만 7228 is 47228
 STAND_INS = ("20", "10", "30", "12", "40", "15", "50", "11", "25", "18")  # which most models have seen often, and copy
 SMALL = 12  # up to here, people write numbers in words in one language and in digits in the other
@@ -62,7 +67,7 @@ class Number:
     @property
     def is_small(self) -> bool:
         """Return whether it is a whole number that people may as well write in words."""
-        return any(not fraction and int(whole) <= SMALL for whole, fraction in self.readings)
+        return any(not fraction and whole.isdecimal() and int(whole) <= SMALL for whole, fraction in self.readings)
 
 
 def find_numbers(text: str, source: str | None = None) -> list[Number]:
@@ -93,24 +98,31 @@ def compare_numbers(source: str, output: str, prefix: str = "") -> tuple[list[st
     """
     if not any(map(str.isdecimal, source + output)):  # most texts
         return [], []
+    in_source = _join_ranges(find_numbers(source), source)
+    ranges = [number for number in in_source if RANGE.search(number.text) and not number.text[-1].isalpha()]
     in_output = find_numbers(output, source)
+    if ranges:
+        in_output = _join_ranges(in_output, output, frozenset().union(*(number.readings for number in ranges)))
     asked = {reading for number in find_numbers(prefix) for reading in number.readings}
     by_reading: dict[Reading, deque[int]] = {}
     for index, number in enumerate(in_output):
         for reading in number.readings:
             by_reading.setdefault(reading, deque()).append(index)
     free = set(range(len(in_output)))
-    names = {sign: len(re.findall(SIGNS[sign], output, re.IGNORECASE)) for sign in SIGNS if sign in source}
+    names = {
+        sign: len(re.findall(SIGNS[sign], output, re.IGNORECASE))
+        for sign in {number.sign for number in in_source if number.sign}
+    }
     missing: list[Number] = []
-    for number in find_numbers(source):
+    for number in in_source:
         names[number.sign] = names.get(number.sign, 0) - 1
         if (number.sign and names[number.sign] < 0) or not _take(number, by_reading, free):
             missing.append(number)
     extra = [number for index, number in enumerate(in_output) if index in free]
     invented = [number for number in extra if not number.readings & asked]
     missing, extra = missing[len(extra) - len(invented) :], invented
-    ends = {number.end for number in in_output}
-    if not missing and all(number.is_small and number.start not in ends for number in extra):
+    ends = {number.end for index, number in enumerate(in_output) if index not in free}
+    if not missing and all(number.is_small and not _follows(number, ends, output) for number in extra):
         return [], []
     if (
         sorted(_digits(missing)) == sorted(_digits(extra))
@@ -145,7 +157,7 @@ def with_stand_ins(text: str, numbers: Sequence[str]) -> tuple[str, list[StandIn
 
     numbers: as the text has them. Those with letters behind them ("3rd") stay, and all that there is no other one for.
     """
-    present = find_numbers(text)
+    present = _join_ranges(find_numbers(text), text)
     free = [digits for digits in STAND_INS if not any((digits, "") in number.readings for number in present)]
     wanted = Counter(numbers)
     stand_ins: list[StandIn] = []
@@ -161,30 +173,43 @@ def with_stand_ins(text: str, numbers: Sequence[str]) -> tuple[str, list[StandIn
 
 
 def replace_stand_ins(text: str, stand_ins: Sequence[StandIn]) -> str:
-    """Return a text with the numbers in the place of their stand-ins, of those that stand in it exactly once."""
+    """Return a text with the numbers in the place of their stand-ins.
+
+    A stand-in that the model has repeated is replaced once, and dropped where it stands again; "" drops the last one.
+    """
     spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for number in find_numbers(text):
         for name in {number.text, *(whole for whole, fraction in number.readings if not fraction)}:
             spans[name].append((number.start, number.end))
     for placeholder in find(text):
         spans[placeholder.text].append((placeholder.start, placeholder.end))
-    changes = [(*spans[each.text][0], each.number) for each in stand_ins if len(spans[each.text]) == 1]
-    for start, end, restored in sorted(changes, reverse=True):
-        text = text[:start] + restored + text[end:]
+    changes: list[tuple[int, int, str]] = []
+    for each in stand_ins:
+        places = spans[each.text]
+        if not each.number:
+            changes += [(*place, "") for place in places[-1:]]
+        else:
+            changes += [(*place, "" if index else each.number) for index, place in enumerate(places)]
+    for start, end, restored in sorted(set(changes), reverse=True):
+        before = text[:start] if restored else text[:start].removesuffix(" ")
+        text = before + restored + text[end:]
     return text
 
 
 def mend_numbers(plain: str, output: str, prefix: str = "") -> tuple[list[Removed], list[StandIn]]:
     """Return what to restore in an output, and what to replace then, so that it has all numbers of `plain`.
 
-    A number that it invented is replaced by one that it lost. For what it still lacks a placeholder is restored before
-    the word that the number stood before. prefix: as in `compare_numbers`.
+    A number that it invented is replaced by one that it lost, and a second copy of one is dropped. For what it still
+    lacks a placeholder is restored before the word that the number stood before. prefix: as in `compare_numbers`.
     """
     lost, invented = compare_numbers(plain, f"{prefix} {output}", prefix)
-    stand_ins = [StandIn(wrong, number) for wrong, number in zip(invented, lost, strict=False)]
+    times = Counter(number.text for number in find_numbers(output))
+    stand_ins = [StandIn(wrong, number) for wrong, number in zip(invented, lost, strict=False) if times[wrong] == 1]
     lacking = Counter(lost[len(invented) :])
+    copies = {number.text for number in find_numbers(plain)}
+    stand_ins += [StandIn(number, "") for number in invented[len(lost) :] if number in copies]
     removed: list[Removed] = []
-    for index, number in enumerate(find_numbers(plain)):
+    for index, number in enumerate(_join_ranges(find_numbers(plain), plain)):
         if lacking[number.text]:
             lacking[number.text] -= 1
             stand_ins.append(StandIn(f"{{number_{index}}}", number.text))
@@ -243,11 +268,41 @@ def _whole(digits: str) -> str:
 
 def _with_sign(number: Number, text: str) -> Number:
     """Return a number with the sign of a currency or per cent beside it, if there is one."""
-    before, after = SIGN_BEFORE.search(text, max(0, number.start - 2), number.start), SIGN_AFTER.match(text, number.end)
+    before, after = SIGN_BEFORE.search(text, max(0, number.start - 3), number.start), SIGN_AFTER.match(text, number.end)
     if not before and not after:
         return number
     start, end = before.start() if before else number.start, after.end() if after and not before else number.end
-    return replace(number, text=text[start:end], start=start, end=end, sign=(text[start] if before else text[end - 1]))
+    sign = before[0].strip()[-1] if before else text[end - 1]
+    return replace(number, text=text[start:end], start=start, end=end, sign="-" if sign == "−" else sign)
+
+
+def _follows(number: Number, ends: set[int], text: str) -> bool:
+    """Return whether a number follows one that ends there, with at most a mark between them: the "07" of "40-07"."""
+    return number.start in ends or (number.start - 1 in ends and text[number.start - 1] in "-–/.,:")
+
+
+def _join_ranges(numbers: list[Number], text: str, known: frozenset[Reading] | None = None) -> list[Number]:
+    """Return the numbers with those of a range put together, which are no range in another order: 2.25–3.75, 555-0199.
+
+    known: join only what is such a range, also where it has a word between its numbers, as in "5 bis 10".
+    """
+    gap = RANGE if known is None else BETWEEN
+    follows = [bool(gap.fullmatch(text, first.end, second.start)) for first, second in pairwise(numbers)]
+    joined: list[Number] = []
+    for index, number in enumerate(numbers):
+        last = joined[-1] if joined and index and joined[-1] is numbers[index - 1] else None
+        # Three in a row are a date or a code: their numbers may change places.
+        alone = known is not None or (
+            not any(follows[max(0, index - 2) : index - 1]) and not any(follows[index : index + 1])
+        )
+        if last and follows[index - 1] and alone and not (last.text.isalpha() or number.text.isalpha()):
+            readings = {(f"{a}–{b}", f"{c}–{d}") for a, c in last.readings for b, d in number.readings}
+            if known is None or readings & known:
+                both = text[last.start : number.end]
+                number = Number(both, frozenset(readings), last.start, number.end, last.sign or number.sign)
+                joined.pop()
+        joined.append(number)
+    return joined
 
 
 def _join_myriads(numbers: list[Number], text: str) -> Iterator[Number]:

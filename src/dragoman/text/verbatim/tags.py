@@ -7,12 +7,18 @@ from collections.abc import Sequence
 from dragoman.text.verbatim.detect import EMPHASES, Placeholder, find
 
 TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)")
+LINK = ("[", "![")
 
 Tag = tuple[str, bool]  # the name of a tag that encloses text, and whether it opens
 
 
 def parse_tag(text: str) -> Tag | None:
-    """Return the name of a tag that encloses text, and whether it opens; None for '<br/>' and for comments."""
+    """Return the name of a tag that encloses text, and whether it opens; None for '<br/>' and for comments.
+
+    A link of Markdown opens with a bracket and closes with another one and its address.
+    """
+    if text in LINK or text.startswith("]("):
+        return "link", text in LINK
     match = TAG.match(text)
     return (match[2].lower(), not match[1]) if match and not text.endswith("/>") else None
 
