@@ -11,6 +11,7 @@ import dragoman_lab
 PACKAGES = [Path(package.__path__[0]) for package in (dragoman, dragoman_lab)]
 PROJECT = PACKAGES[0].parents[1] / "pyproject.toml"
 NOT_READ = {"README.md"}  # maps of the code
+COMPILED = {".py", ".so"}  # modules, and what is compiled from the .cpp
 
 each_package = pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
 
@@ -19,7 +20,7 @@ def left_out(package: Path, globs: list[str]) -> set[str]:
     """The files of a package that setuptools would leave out: no modules, and matched by no glob."""
     packed = {file for glob in globs for file in package.glob(glob)}
     files = {file for file in package.rglob("*") if file.is_file() and "__pycache__" not in file.parts}
-    return {file.relative_to(package).as_posix() for file in files - packed if file.suffix != ".py"} - NOT_READ
+    return {file.relative_to(package).as_posix() for file in files - packed if file.suffix not in COMPILED} - NOT_READ
 
 
 @each_package

@@ -95,7 +95,7 @@ def test_an_error_of_one_thread_is_raised(library: Library):
 
 
 @native
-def test_what_is_not_there_is_refused(library: Library):
+def test_tokens_and_rows_that_do_not_exist_are_refused(library: Library):
     stepped = NativeTransformer(model_of(BASE), "float32", library)
     state = stepped.start(sources(3))
     for wrong in (-1, WORDS):

@@ -80,7 +80,7 @@ def test_sentences_end_where_they_end(marked: str):
 
 
 @pytest.mark.parametrize(
-    "inside", ["{# One. Two! #}", '<%= "One. Two?" %>', '<a title="One. Two.">', "`Run it. Then stop.`"]
+    "inside", ["{# One. Two! #}", '<%= "One. Two?" %>', "<a title='One. Two.'>", "`Run it. Then stop.`"]
 )
 def test_sentences_never_end_inside_a_placeholder(inside: str):
     """The control is the same without what makes it one."""

@@ -342,7 +342,7 @@ def test_repr_says_what_a_thing_is(trained: Path, tmp_path: Path):
     parameters = sum(weight.numel() for weight in translator.model.parameters())
     assert repr(translator) == (
         f"<Translator: {shape}; {parameters:,} parameters, {len(translator.tokenizers.source):,} subwords; "
-        "native engine on cpu; beam 2, n_best 2>"
+        f"{translator.engine!r}; beam 2, n_best 2>"
     )
     assert repr(Translator.load(trained)).endswith("; beam 4>")
     assert str(translator.model).split("\n")[1].strip() == shape

@@ -27,9 +27,8 @@ from dragoman.decoding.search import (
     finish,
     greedy_search,
 )
-from dragoman.inference.choice import prepare
+from dragoman.inference.choice import library_level, prepare
 from dragoman.inference.linears import FEWEST_KEYS
-from dragoman.inference.native import NativeTransformer
 from dragoman.inference.products import is_steady, resolve_type
 from dragoman.model import Model, Seq2Seq
 from dragoman.runtime.device import TIMES_AT_ONCE
@@ -57,8 +56,9 @@ class TorchEngine:
         self.compute_type = resolve_type(compute_type, self.device)
         fast = [prepare(model, self.compute_type) for model in models]
         self.model: Seq2Seq = fast[0] if len(fast) == 1 else Ensemble(fast)
-        # Several searches at the same time share the cores: a step in C++ is one thread's. Tensor operations share them.
-        self.searches = torch.get_num_threads() if isinstance(self.model, NativeTransformer) else 1
+        # A step in C++ is one thread's, so searches share the cores; tensor operations share them by themselves.
+        self.level = library_level(self.model)
+        self.searches = torch.get_num_threads() if self.level else 1
         self.max_positions = min(
             (model.config.max_positions for model in models if model.config.max_positions), default=None
         )
@@ -66,7 +66,7 @@ class TorchEngine:
             self.fewest_keys = min(FEWEST_KEYS, self.max_positions or FEWEST_KEYS)
 
     def __repr__(self) -> str:
-        compiled = f" (C++ for {self.model.library.level})" if isinstance(self.model, NativeTransformer) else ""
+        compiled = f" (C++ for {self.level})" if self.level else ""
         return (
             f"native engine on {self.device}{f' in {self.compute_type}' * (self.compute_type != 'float32')}{compiled}"
         )
@@ -95,9 +95,9 @@ class TorchEngine:
         else:
             shares = list(batches)
             results = [search(share) for share in shares]
-        hypotheses = {
-            row: of_row for share, of_share in zip(shares, results, strict=True) for row, of_row in zip(share, of_share)
-        }
+        hypotheses: dict[int, list[Hypothesis]] = {}
+        for share, of_share in zip(shares, results, strict=True):
+            hypotheses |= zip(share, of_share, strict=True)
         return [hypotheses[row] for row in range(len(sources))]
 
     def search_batch(

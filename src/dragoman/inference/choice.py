@@ -18,3 +18,8 @@ def prepare(model: Model, compute_type: str) -> Seq2Seq:
             return NativeTransformer(model, compute_type, library)
         return IncrementalTransformer(model, compute_type)
     return pack_weights(model, compute_type)
+
+
+def library_level(stepped: Seq2Seq) -> str | None:
+    """Return the level of the library in which a model takes its steps; None where PyTorch computes them."""
+    return stepped.library.level if isinstance(stepped, NativeTransformer) else None

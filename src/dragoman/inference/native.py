@@ -185,7 +185,7 @@ class PositionRows:
     across: bool  # whether attention over the source is turned, too
 
     @classmethod
-    def of(cls, positions: Positions, first: int, length: int, d_model: int, lanes: int) -> "PositionRows":
+    def from_scheme(cls, positions: Positions, first: int, length: int, d_model: int, lanes: int) -> "PositionRows":
         """Return the rows of the tokens from 0 on, the first of which has the embedding of position `first`.
 
         lanes: the numbers of a head are padded to a multiple of it. Raise ValueError for more than the scheme has.
@@ -316,14 +316,16 @@ class NativeTransformer:
         longer = max(2 * length, FIRST_POSITIONS)
         if most:
             longer = max(length, min(longer, most))
-        return PositionRows.of(positions, first, longer, self.config.d_model, self.library.lanes())
+        return PositionRows.from_scheme(positions, first, longer, self.config.d_model, self.library.lanes())
 
     def start(self, source: Tensor) -> NativeState:
         """Encode the source ids (B, S); return the state before the first target token."""
         source = source.contiguous()
         sentences, length = source.shape
         positions = self.encoder_positions
-        rows = PositionRows.of(positions, self.config.first_position, length, self.config.d_model, self.library.lanes())
+        rows = PositionRows.from_scheme(
+            positions, self.config.first_position, length, self.config.d_model, self.library.lanes()
+        )
         bias = positions.bias(0, length, length)
         bias = None if bias is None else bias.detach().contiguous()
         state = c_void_p()
