@@ -6,7 +6,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo docs test tests lint style types test-slow test-gpu test-nightly test-server fuzz course benchmark benchmark-serving peers clean
+.PHONY: demo docs test tests lint style types test-slow test-gpu test-nightly test-server fuzz sanitize course benchmark benchmark-serving peers clean
 
 demo: .venv/demo.installed .venv/serve.installed
 	$(BIN)/dragoman demo
@@ -77,6 +77,16 @@ benchmark: .venv/benchmark.installed peers
 benchmark-%: .venv/benchmark.installed
 	$(BIN)/python -m benchmarks $* $(ARGUMENTS)
 
+# The steps in C++ under AddressSanitizer and UndefinedBehaviorSanitizer, compiled in a copy, and a million calls.
+sanitize: .venv/test.installed
+	rm -rf build/sanitize && mkdir -p build/sanitize && cp -r setup.py pyproject.toml README.md LICENSE src tests build/sanitize
+	cd build/sanitize && rm -f src/dragoman/inference/*.so && CXX="$(CHECKED)" $(abspath $(BIN))/python setup.py -q build_ext --inplace
+	cd build/sanitize && LD_PRELOAD="$(shell c++ -print-file-name=libasan.so) $(shell c++ -print-file-name=libubsan.so)" \
+	    ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=src $(abspath $(BIN))/python -m pytest tests/inference/test_native.py \
+	    tests/inference/test_native_calls.py tests/inference/test_incremental.py
+
+CHECKED = c++ -g -fsanitize=address,undefined -fno-sanitize-recover=all
+
 # About half an hour; any trained model and its test set: make benchmark-serving MODEL=runs/en-de TEST=test.tsv
 benchmark-serving: .venv/all.installed .venv/benchmark.installed
 	$(BIN)/python -m benchmarks serving -m $(MODEL) --test $(TEST) $(ARGUMENTS)
@@ -98,6 +108,7 @@ TORCH = $(shell grep '^torch==' constraints.txt)
 # Python compiles what is imported; pip would compile everything, which takes a minute.
 .venv/%.installed: pyproject.toml constraints.txt setup.py src/dragoman/inference/kernels.h src/dragoman/inference/transformer.cpp
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@command -v c++ g++ clang++ >/dev/null || echo "no C++ compiler: searches will run in PyTorch; install g++ or clang, then run make clean"
 	@echo "installing dragoman[$*] and what it needs, which takes a minute or two after the downloads"
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
 	$(if $(ALONE),$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --no-deps $(ALONE))

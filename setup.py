@@ -51,7 +51,8 @@ class BuildLibraries(build_ext):
         compiler = find_compiler()
         machine = sysconfig.get_platform().rpartition("-")[2]
         levels = LEVELS.get(MACHINES.get(machine, machine), {})
-        folder = FOLDER if self.editable_mode else Path(self.build_lib, *FOLDER.parts[1:])
+        in_place = self.editable_mode or self.inplace
+        folder = FOLDER if in_place else Path(self.build_lib, *FOLDER.parts[1:])
         folder.mkdir(parents=True, exist_ok=True)
         stamp = hashlib.sha256(b"".join((FOLDER / name).read_bytes() for name in SOURCES)).hexdigest()[:16]
         if not compiler:

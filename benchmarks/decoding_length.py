@@ -7,7 +7,7 @@ import torch
 from dragoman.config.presets import SMALL
 from dragoman.decoding.search import BeamSearch, OutputSpec, finish, greedy_search
 from dragoman.evaluation.timing import describe_machine, markdown_table
-from dragoman.inference.incremental import prepare
+from dragoman.inference.choice import prepare
 from dragoman.model import build
 
 VOCABULARY, SENTENCES, SOURCE = 8000, 32, 30

@@ -33,6 +33,7 @@ from dragoman.inference.linears import (
     PackedLinear,
     steady_attention,
 )
+from dragoman.inference import products
 from dragoman.inference.products import (
     GPU_PRODUCTS,
     PRODUCTS,
@@ -355,7 +356,11 @@ def test_type_that_the_processor_has_no_instructions_for_is_refused(monkeypatch:
         ({"amx_bf16": True, "amx_int8": True, "avx512_bf16": True, "avx512_vnni": True}, "bfloat16", None),
     ):
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda has=capabilities: has, raising=False)
+        monkeypatch.setattr(products, "multiplies_int8", lambda: False)
         assert resolve_type("auto", CPU) == fastest
+        monkeypatch.setattr(products, "multiplies_int8", lambda: True)  # as in C++, where it is faster in batches, too
+        with_library = "int8" if "avx2" in capabilities else fastest
+        assert resolve_type("auto", CPU) == with_library
         if refused is None:
             assert supported_types() == ["float32", "bfloat16", "int8"]
             continue

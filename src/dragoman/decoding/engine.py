@@ -58,8 +58,6 @@ class Engine(Protocol):
 
     max_positions: int | None
     "the most source tokens that it takes, EOS included; None: any number"
-    searches: int
-    "how many searches may go on at the same time, each in a thread of its own, and be faster than one after the other"
 
     def search(
         self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None

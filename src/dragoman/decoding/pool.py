@@ -28,7 +28,7 @@ class View:
 
     def __init__(self, pool: "Pool", ticket: Ticket):
         self.pool, self.ticket = pool, ticket
-        self.max_positions, self.searches = pool.engine.max_positions, 1
+        self.max_positions = pool.engine.max_positions
 
     def __repr__(self) -> str:
         return repr(self.pool.engine)

@@ -24,8 +24,8 @@ from dragoman.model import Chooser, Seq2Seq
 BLOCK = 64  # words of a block of `topk` and `argmax`
 PLAIN_ROWS = 4  # up to so many, looking for the block first does not pay
 
-Length = TypeVar("Length", float, NDArray[np.float32])
-Floats = NDArray[np.float32]
+Length = TypeVar("Length", float, NDArray[np.float64])
+Floats = NDArray[np.float64]  # scores are summed in double precision, whatever the model computes in
 Ints = NDArray[np.int64]
 
 
@@ -120,8 +120,8 @@ class BeamStep:
         best, beam, token = total[each, index], index // words, word.reshape(sentences, -1)[each, index]
         ended = token == eos
         still_open = ended.argsort(1, kind="stable")[:, :beams]  # in the same order, those that end last
-        score = np.where(ended, -np.inf, best).astype(np.float32)[each, still_open]
-        end_score = np.where(ended, best, -np.inf).astype(np.float32)[:, :beams]
+        score = np.where(ended, -np.inf, best)[each, still_open]
+        end_score = np.where(ended, best, -np.inf)[:, :beams]
         return cls(score, beam[each, still_open], token[each, still_open], end_score, beam[:, :beams])
 
     @classmethod
@@ -168,7 +168,7 @@ def generate(
     # Of the live rows: which sentence each is, its tokens so far with room for the others, and its score.
     row, max_lengths = np.arange(sentences), array(output.max_lengths)
     tokens = np.full((sentences, int(max_lengths.max()) + 1), output.bos)
-    score = np.zeros((sentences, 1), np.float32)
+    score = np.zeros((sentences, 1))
     for step in range(1, tokens.shape[1]):
         before = score
         if choose is None and chooses(model) and is_plain(output, observe):
@@ -224,7 +224,8 @@ class BeamAllocation:
         size = so_far.shape[1] // self.groups
         likeliest = min(2 * size, log_p.size(-1))
         if self.groups == 1:
-            return BeamStep.best(so_far, *map(array, topk(log_p, likeliest)), eos)
+            likely, word = topk(log_p, likeliest)
+            return BeamStep.best(so_far, array(likely), array(word), eos)
         cost = log_p.new_zeros(len(log_p), 1, log_p.size(-1))
         columns: list[tuple[NDArray, ...]] = []
         for first in range(0, so_far.shape[1], size):
@@ -267,10 +268,10 @@ class BeamSearch:
         self.live, self.max_length = np.arange(sentences), max_length  # (R,): the live sentences and their limits
         # (R,): what a score is divided by at most. A log-probability only falls; what divides it is greatest at the end
         # or, if alpha is negative, by now.
-        self.largest_penalty = np.maximum(length_penalty(max_length.astype(np.float32), output.alpha), 1)
+        self.largest_penalty = np.maximum(length_penalty(max_length.astype(float), output.alpha), 1)
         self.tokens = np.full((sentences * beams, int(max_length.max()) + 1), output.bos)  # R*K, L and room for more
         self.length = 1  # of the tokens so far
-        self.score = np.full((sentences, beams), -np.inf, np.float32)  # R K
+        self.score = np.full((sentences, beams), -np.inf)  # R K
         self.score[:, :: beams // groups] = 0  # all beams of a group start equal: keep one
         self.finished = FinishedPool(sentences, n_best or beams, distinct=groups > 1)
 
@@ -308,8 +309,8 @@ class BeamSearch:
             self.add_finished(cut[:, None] & (self.score > -np.inf), self.score, tokens, False)
         going = self.can_improve() & ~cut
         if not going.all():
-            columns = (self.live, self.max_length, self.largest_penalty, self.score)
-            self.live, self.max_length, self.largest_penalty, self.score = (column[going] for column in columns)
+            self.live, self.score = self.live[going], self.score[going]
+            self.max_length, self.largest_penalty = self.max_length[going], self.largest_penalty[going]
             of_row = going.repeat(self.beams)
             self.tokens, rows = self.tokens[of_row], rows[of_row]
         if not self.done:
@@ -322,9 +323,9 @@ class BeamSearch:
             last = torch.from_numpy(self.tokens[:, self.length - 1 : self.length])
             likely, word = (array(each).reshape(*shape, -1) for each in model.likeliest(last, self.state, 2 * shape[1]))
             return BeamStep.best(self.score, likely, word, eos)
-        tokens, of_row = self.tokens[:, : self.length], self.live.repeat(self.beams)
-        of_device = (torch.from_numpy(each).to(self.device) for each in (tokens, of_row))
-        log_p = next_log_p(model, self.state, *of_device, self.output).view(*shape, -1)
+        arrays = self.tokens[:, : self.length], self.live.repeat(self.beams)
+        tokens, of_row = (torch.from_numpy(each).to(self.device) for each in arrays)
+        log_p = next_log_p(model, self.state, tokens, of_row, self.output).view(*shape, -1)
         step = self.allocation.expand(self.score, log_p, eos)
         if self.observe:
             self.observe(torch.from_numpy(self.score).to(self.device), log_p, step)
@@ -336,7 +337,7 @@ class BeamSearch:
         score (R, K): their log-probabilities; tokens (R, K, L); ended: whether they end with EOS.
         """
         penalty = length_penalty(tokens.shape[2] + ended, self.output.alpha)
-        columns = (self.live[which.nonzero()[0]], (score / np.float32(penalty))[which], tokens[which])
+        columns = (self.live[which.nonzero()[0]], (score / penalty)[which], tokens[which])
         for sentence, value, ids in zip(*(column.tolist() for column in columns), strict=True):
             self.finished.add(sentence, Hypothesis(ids, value, ended))
 
@@ -359,7 +360,7 @@ class FinishedPool:
         """
         self.wanted, self.distinct = wanted, distinct
         self.hypotheses: list[list[Hypothesis]] = [[] for _ in range(sentences)]
-        self.worst = np.full(sentences, -np.inf, np.float32)  # the score to beat: -inf while there is room
+        self.worst = np.full(sentences, -np.inf)  # the score to beat: -inf while there is room
         self.count = np.zeros(sentences, int)  # how many there were, with those that were not good enough
 
     def add(self, sentence: int, hypothesis: Hypothesis) -> None:

@@ -40,6 +40,8 @@ class TorchEngine:
     """The engine that searches in PyTorch, with one model or an ensemble. See `Engine`."""
 
     fewest_keys = 0  # of a source, padding included
+    level: str | None = None  # of the library that takes the steps; None: PyTorch does
+    searches = 1  # how many take less time side by side, each in a thread of its own, than one after the other
 
     def __init__(
         self,
@@ -58,7 +60,8 @@ class TorchEngine:
         self.model: Seq2Seq = fast[0] if len(fast) == 1 else Ensemble(fast)
         # A step in C++ is one thread's, so searches share the cores; tensor operations share them by themselves.
         self.level = library_level(self.model)
-        self.searches = torch.get_num_threads() if self.level else 1
+        if self.level:
+            self.searches = torch.get_num_threads()
         self.max_positions = min(
             (model.config.max_positions for model in models if model.config.max_positions), default=None
         )

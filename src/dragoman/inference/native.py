@@ -22,14 +22,14 @@ from torch import Tensor, nn
 
 from dragoman.inference.linears import merge
 from dragoman.model.positions import Learned, Positions, Relative, Rotary, RotaryAcross, Sinusoidal
-from dragoman.model.transformer import DecoderLayer, Transformer
+from dragoman.model.transformer import ACTIVATIONS, DecoderLayer, Transformer
 from dragoman.runtime.device import instructions
 
 SWITCH = "DRAGOMAN_NATIVE"
 FOLDER = Path(__file__).parent  # of the libraries and their sources
 SOURCES = ("kernels.h", "transformer.cpp")
 FIRST_POSITIONS = 128  # target tokens whose positions are computed at first
-ACTIVATIONS = {F.relu: 1, F.gelu: 2, F.silu: 3}  # `Activation` in kernels.h
+ACTIVATION_NUMBERS = {"relu": 1, "gelu": 2, "silu": 3}  # `Activation` in kernels.h
 # Levels of instructions, the best first: the name of a library, and what the processor must have for it.
 LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
     "x86_64": {
@@ -95,6 +95,17 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 class Library:
     """The functions of transformer.cpp in one of its libraries."""
 
+    lanes: Any
+    multiplies_int8: Any
+    new_linear: Any
+    free_linear: Any
+    start: Any
+    step: Any
+    log_softmax: Any
+    likeliest: Any
+    select: Any
+    free_state: Any
+
     def __init__(self, path: Path):
         """Load a library. Raise OSError where that fails, or where it was compiled from other sources than these."""
         loaded = ctypes.CDLL(str(path))
@@ -132,6 +143,12 @@ def find_library() -> Library | str:
     return "it was installed without a C++ compiler"
 
 
+def multiplies_int8() -> bool:
+    """Return whether there is a library that multiplies int8 on this processor."""
+    library = find_library()
+    return not isinstance(library, str) and bool(library.multiplies_int8())
+
+
 def find_obstacle(model: Any, compute_type: str) -> str | None:
     """Return why a model is not searched in C++; None if it is."""
     library = find_library()
@@ -150,8 +167,9 @@ def find_obstacle(model: Any, compute_type: str) -> str | None:
             Relative.bias,
         ):
             return f"it has no positions like {kind.__name__}"
-    layers = [*model.encoder, *model.decoder]
-    if any(layer.feed_forward.activation not in ACTIVATIONS for layer in layers):
+    name, layers = model.config.feed_forward.activation, [*model.encoder, *model.decoder]
+    activations: set[Any] = {layer.feed_forward.activation for layer in layers}
+    if name not in ACTIVATION_NUMBERS or not activations <= {ACTIVATIONS[name]}:
         return "it has not that activation"
     return None
 
@@ -260,7 +278,7 @@ class NativeTransformer:
             source_words=len(words[0]),
             target_words=len(words[1]),
             norm_first=model.config.norm_first,
-            activation=ACTIVATIONS[model.decoder[0].feed_forward.activation] if decoder else 1,
+            activation=ACTIVATION_NUMBERS[model.config.feed_forward.activation],
             embedding_scale=math.sqrt(model.config.d_model) if model.config.scale_embedding else 1.0,
             source_embedding=address(words[0]),
             target_embedding=address(words[1]),
@@ -290,7 +308,8 @@ class NativeTransformer:
     def layer(self, layer: Any) -> Layer:
         """Return a layer of the encoder or of the decoder for the library."""
         attention, network = layer.attention, layer.feed_forward
-        across, norm_across = [None] * 3, Norm()
+        across: list[int | None] = [None] * 3
+        norm_across = Norm()
         if isinstance(layer, DecoderLayer):
             over_source = layer.cross_attention
             across = [

@@ -20,6 +20,7 @@ from dragoman.inference.linears import (
     PackedLinear,
     steady_attention,
 )
+from dragoman.inference.native import multiplies_int8
 from dragoman.model import Model
 from dragoman.model.attention import fused_attention
 from dragoman.model.capture import attention_layers, share_weights
@@ -65,7 +66,8 @@ def supported_types(device: torch.device = torch.device("cpu")) -> list[ComputeT
 def resolve_type(wanted: ComputeType, device: torch.device) -> ComputeType:
     """Return the data type to multiply in: 'auto' is the fastest for batches on a CPU, and float32 on a GPU.
 
-    With AMX that is bfloat16: its matmuls take less time than rounding to int8 does (docs/notes/speed.md). Raise
+    With AMX that is bfloat16: its matmuls take less time than rounding to int8 does (docs/notes/speed.md). Without
+    VNNI, int8 is faster in C++ alone. Raise
     UsageError for one that the device has no instructions for, and for int8 on a GPU.
     """
     if wanted not in get_args(ComputeType):
@@ -77,7 +79,7 @@ def resolve_type(wanted: ComputeType, device: torch.device) -> ComputeType:
             return "float32"
     types = supported_types(device)
     if wanted == "auto":
-        fast = [name for name in types if name != "int8" or adds_int8()]
+        fast = [name for name in types if name != "int8" or adds_int8() or multiplies_int8()]
         return "bfloat16" if "bfloat16" in fast and instructions().get("amx_bf16") else fast[-1]
     if wanted not in types:
         here = "processor" if device.type == "cpu" else "GPU"

@@ -233,9 +233,10 @@ def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
                 threads=threads,
                 replicas=replicas,
             )
+            engine = translator.engine
             pool = Pool(
-                translator.engine,
-                threads=translator.engine.searches,
+                engine,
+                threads=engine.searches if isinstance(engine, TorchEngine) else replicas,
                 batches=config.batches,
                 gather=config.gather,
                 cache=config.cache << 20,

@@ -62,7 +62,6 @@ class CTranslate2Engine:
         each with so many threads; suppressed: tokens that no output has.
         """
         self.folder, self.suppressed, self.threads = folder, [[id] for id in suppressed], threads
-        self.searches = replicas
         # Threads that shared a matmul would wait for each other after it, often for longer than it takes.
         self.translator = import_ctranslate2().Translator(
             str(folder), device="cpu", compute_type=compute_type, inter_threads=replicas * threads, intra_threads=1

@@ -64,7 +64,6 @@ class TransformersEngine:
     """
 
     patience: float | None = None
-    searches = 1
 
     def __init__(self, folder: Path, layout: Layout, max_positions: int | None = None):
         """Open a folder, in float32. Raise Mismatch where transformers misses weights in it or does not know some.

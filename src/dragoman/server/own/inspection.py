@@ -108,7 +108,7 @@ class Punctual:
 
     def __init__(self, engine: TorchEngine, ticket: Ticket):
         self.engine, self.ticket = engine, ticket
-        self.max_positions, self.searches = engine.max_positions, 1
+        self.max_positions = engine.max_positions
 
     def search(
         self, sources: Sequence[Ids], config: SearchConfig, constraints: Sequence[Constraints] | None = None

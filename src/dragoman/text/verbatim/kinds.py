@@ -69,8 +69,9 @@ PATTERNS: dict[Kind, str] = {
     # Statements and comments of template languages: Jinja, Liquid and Twig; ERB, JSP and EJS; PHP.
     "template": r"""\{%(?:[^%{]|%(?!\})|\{(?!%))*+%\} | \{\#(?:[^\#{]|\#(?!\})|\{(?!\#))*+\#\}
         | <%(?:[^%<]|%(?!>)|<(?!%))*+%> | <\?(?:php|=)(?:[^?<]|\?(?!>)|<(?!\?))*+\?>""",
-    "url": rf"""(?: (?i:https?|ftp):// | (?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{{1,20}}:// | (?i:mailto:|www\.)[A-Za-z0-9]
-        | (?<![\w:/.])//(?={HOST}/) | (?<![\w:.@/-])[a-z][a-z0-9.+-]{{1,30}}:(?=[a-z0-9?+])
+    "url": rf"""(?: (?i:https?|ftp):// | (?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{{1,20}}://
+        | (?i:mailto:|www\.)[A-Za-z0-9] | (?<![\w:/.])//(?={HOST}/)
+        | (?<![\w:.@/-])[a-z][a-z0-9.+-]{{1,30}}:(?=[a-z0-9?+])
         | (?<![\w.@/\\:-]){HOST}(?::\d{{1,5}})?/ ){ADDRESS}*+""",
     "email": rf"""(?<!{ALPHABETIC})(?<![.%+-])(?:{ALPHABETIC}|[.%+-])(?:{ALPHABETIC}|[.%+'-])*+@
         (?: (?:{ALPHABETIC}|-)++(?:\.(?:{ALPHABETIC}|-)++)++ | localhost )(?::(?=[\w/])[A-Za-z0-9_./-]*\w)?+""",
