@@ -22,7 +22,7 @@ from dragoman.data.tokenizer import PAD
 from dragoman.decoding.search import BLOCK, PLAIN_ROWS, argmax, topk
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import UsageError
-from dragoman.inference import linears
+from dragoman.inference import linears, products
 from dragoman.inference.linears import (
     BLOCK_OUTPUTS,
     FEW_ROWS,
@@ -33,7 +33,6 @@ from dragoman.inference.linears import (
     PackedLinear,
     steady_attention,
 )
-from dragoman.inference import products
 from dragoman.inference.products import (
     GPU_PRODUCTS,
     PRODUCTS,
