@@ -80,12 +80,12 @@ benchmark-%: .venv/benchmark.installed
 # The steps in C++ under AddressSanitizer and UndefinedBehaviorSanitizer, compiled in a copy, and a million calls.
 sanitize: .venv/test.installed
 	rm -rf build/sanitize && mkdir -p build/sanitize && cp -r setup.py pyproject.toml README.md LICENSE src tests build/sanitize
-	cd build/sanitize && rm -f src/dragoman/inference/*.so && CXX="$(CHECKED)" $(abspath $(BIN))/python setup.py -q build_ext --inplace
+	cd build/sanitize && rm -f src/dragoman/inference/*.so && CXXFLAGS="$(CHECKED)" $(abspath $(BIN))/python setup.py -q build_ext --inplace
 	cd build/sanitize && LD_PRELOAD="$(shell c++ -print-file-name=libasan.so) $(shell c++ -print-file-name=libubsan.so)" \
 	    ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=src $(abspath $(BIN))/python -m pytest tests/inference/test_native.py \
 	    tests/inference/test_native_calls.py tests/inference/test_incremental.py
 
-CHECKED = c++ -g -fsanitize=address,undefined -fno-sanitize-recover=all
+CHECKED = -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all
 
 # About half an hour; any trained model and its test set: make benchmark-serving MODEL=runs/en-de TEST=test.tsv
 benchmark-serving: .venv/all.installed .venv/benchmark.installed

@@ -1,6 +1,7 @@
 """Compile transformer.cpp, once for each level of instructions. Without a compiler, dragoman searches in PyTorch.
 
-CXX in the environment names another compiler than the first of c++, g++ and clang++, such as "python -m ziglang c++".
+CXX in the environment names another compiler than the first of c++, g++ and clang++, such as "python -m ziglang c++",
+and CXXFLAGS has more flags for it.
 All other settings are in pyproject.toml.
 """
 
@@ -51,8 +52,7 @@ class BuildLibraries(build_ext):
         compiler = find_compiler()
         machine = sysconfig.get_platform().rpartition("-")[2]
         levels = LEVELS.get(MACHINES.get(machine, machine), {})
-        in_place = self.editable_mode or self.inplace
-        folder = FOLDER if in_place else Path(self.build_lib, *FOLDER.parts[1:])
+        folder = Path(self.build_lib, *FOLDER.parts[1:])
         folder.mkdir(parents=True, exist_ok=True)
         stamp = hashlib.sha256(b"".join((FOLDER / name).read_bytes() for name in SOURCES)).hexdigest()[:16]
         if not compiler:
@@ -61,13 +61,16 @@ class BuildLibraries(build_ext):
         for level, flags in levels.items():
             library = folder / f"transformer-{level}.so"
             command = [*compiler, *FLAGS.split(), *flags.split(), f'-DSTAMP="{stamp}"', str(FOLDER / SOURCES[1])]
+            command += shlex.split(os.environ.get("CXXFLAGS", ""))
             try:
                 subprocess.run([*command, "-o", str(library)], check=True)
             except (OSError, subprocess.CalledProcessError) as error:
                 print(f"without {library.name}: {error}", file=sys.stderr)
 
     def copy_extensions_to_source(self) -> None:
-        """Do nothing: an editable installation has the libraries in place."""
+        """Copy the libraries to where an editable installation looks for them."""
+        for library in self.get_outputs():
+            shutil.copy(library, FOLDER)
 
     def get_outputs(self) -> list[str]:
         """Return the libraries that were built."""
