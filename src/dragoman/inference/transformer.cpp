@@ -252,7 +252,7 @@ int dragoman_step(const Model* m, State* s, const int64_t* tokens, const Positio
   if (s->length == s->capacity) {
     long capacity = s->capacity ? 2 * s->capacity : 64;
     int32_t* wider = s->spare.of<int32_t>(R * capacity);
-    for (long r = 0; r < R; r++) memcpy(wider + r * capacity, (int32_t*)s->places.data + r * s->capacity, s->length * 4);
+    for (long r = 0; r < R && s->length; r++) memcpy(wider + r * capacity, (int32_t*)s->places.data + r * s->capacity, s->length * 4);
     Buffer places = s->places;
     s->places = s->spare, s->spare = places, s->capacity = capacity;
   }
@@ -289,7 +289,7 @@ int dragoman_select(State* s, const int64_t* rows, long n) {
   const int32_t *before = (const int32_t*)s->places.data, *sources = (const int32_t*)s->source_of_row.data;
   int32_t* places = s->spare.of<int32_t>(n * (s->capacity + 1));
   for (long i = 0; i < n; i++) {
-    memcpy(places + i * s->capacity, before + rows[i] * s->capacity, s->length * sizeof(int32_t));
+    if (s->length) memcpy(places + i * s->capacity, before + rows[i] * s->capacity, s->length * sizeof(int32_t));
     places[n * s->capacity + i] = sources[rows[i]];
   }
   memcpy(s->source_of_row.of<int32_t>(n), places + n * s->capacity, n * sizeof(int32_t));
