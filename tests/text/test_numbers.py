@@ -31,6 +31,7 @@ SAME = [
     ("1280x720 and 640×480", "1280 × 720 und 640 x 480"),
     ("three or four files, 05-13-2026", "3-4 Dateien, 13.05.2026"),
     ("−43 and -$5, 26+ files", "-43 und -5 $, über 26 Dateien"),
+    ("27-inch, 5–10 mm, 16 MB, 5 min, 3 h", "27 Zoll, 5 bis 10 mm, ein 16-MB-Chip, 5 Minuten, 3 Uhr"),
     ("MP3 and x86", "MP4 und x64"),  # parts of names are no numbers
 ]
 DIFFERENT = [
@@ -44,7 +45,9 @@ DIFFERENT = [
     ("version 3.10", "Version 3.1", ["3.10"], ["3.1"]),
     ("on October 15, 1982", "am 15. Octger 1982", ["October"], []),
     ("on 3 May 2026", "am 3. März 2026", ["May"], ["März"]),
-    ("8.11 MB", "811 MB", ["8.11"], ["811"]),
+    ("8.11 MB", "811 MB", ["8.11 MB"], ["811 MB"]),
+    ("75 kg", "75 kgmentieren", ["75 kg"], ["75"]),
+    ("90 km/h and 500 GB", "90 kmh und 500 Sie GB", ["90 km/h", "500 GB"], ["90", "500"]),
     ("agent 007", "Agent 7", ["007"], ["7"]),
     ("3 files", "Dateien", ["3"], []),
     ("files", "45 Dateien", [], ["45"]),
@@ -82,11 +85,11 @@ def test_numbers_are_the_same_only_where_they_are_equal(first: int, second: int)
 
 
 def test_stand_ins_are_copied_and_replaced_by_what_they_stand_for():
-    text, pairs = with_stand_ins("20 of 47228 files in 8.11 MB, the 33rd", ["47228", "8.11", "33"])
-    assert text == "20 of 10 files in 30 MB, the 33rd"
-    assert pairs == [StandIn("10", "47228"), StandIn("30", "8.11")]
-    assert replace_stand_ins("In 30 MB sind 20 von 10 Dateien", pairs) == "In 8.11 MB sind 20 von 47228 Dateien"
-    assert replace_stand_ins("10 und 10 in 31 MB", pairs) == "47228 und in 31 MB"
+    text, pairs = with_stand_ins("20 of 47228 files in 8.11 MB, the 33rd", ["47228", "8.11 MB", "33"])
+    assert text == "20 of 10 files in 30, the 33rd"
+    assert pairs == [StandIn("10", "47228"), StandIn("30", "8.11 MB")]
+    assert replace_stand_ins("In 30 sind 20 von 10 Dateien", pairs) == "In 8.11 MB sind 20 von 47228 Dateien"
+    assert replace_stand_ins("10 und 10 in 31", pairs) == "47228 und in 31"
 
 
 def test_worked_examples_of_the_module_are_true():

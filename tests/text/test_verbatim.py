@@ -79,6 +79,8 @@ FOUND = [
     ('-Wall -vvv -std=c++17 -j 8 --jobs 38 --user="a b" -I/usr/x -m32, pre- and -a',
      '-Wall|-vvv|-std=c++17|-j 8|--jobs 38|--user="a b"|-I/usr/x|-m32|-a'),
     ("Ctrl-C Alt-F4 C-x C-s ⌘Q <Ctrl>S Alt-Text Shift-Klick", "Ctrl-C|Alt-F4|C-x C-s|⌘Q|<Ctrl>S"),
+    ("dpkg-deb(1) read(2), systemd.unit(5) item(s) sRGB iWARP PCs libfoo1 quake2 5.10.0-23 3.11.4-1ubuntu2 C++20 /opt.",
+     "dpkg-deb(1) read(2) systemd.unit(5) sRGB iWARP libfoo1 quake2 5.10.0-23 3.11.4-1ubuntu2 C++20 /opt"),
     ("r7038 i7-3667K MK-16b BK20-y7 4F-15-A9 2018-W18 13h35 v13 2.0-SNAPSHOT 3.14a1 1.2.3-beta.4+b.5 12-Oct-2018",
      "r7038 i7-3667K MK-16b BK20-y7 4F-15-A9 2018-W18 13h35 v13 2.0-SNAPSHOT 3.14a1 1.2.3-beta.4+b.5 12-Oct-2018"),
     ("13-inch 64-bit 3rd 5km 12pt 1280x720 3-D 2-in-1 MP3-Player Top-10", ""),

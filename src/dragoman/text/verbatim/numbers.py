@@ -18,7 +18,7 @@ from importlib.resources import files
 from itertools import pairwise
 
 from dragoman.text.verbatim.detect import find
-from dragoman.text.verbatim.kinds import EXACT
+from dragoman.text.verbatim.kinds import EXACT, LETTER, UNIT
 from dragoman.text.verbatim.restore import Removed
 
 # Digits of any script. After a Latin letter they belong to a name; the letters behind them may be a unit.
@@ -40,6 +40,9 @@ SIGNS = {
 SIGN = "".join(SIGNS).translate(str.maketrans("", "", "%-+"))
 SIGN_BEFORE = re.compile(rf"(?:(?:(?<![^\s(=])[-−])?[{SIGN}][ \u00a0]?|(?<![^\s(=])[-−+])$")
 SIGN_AFTER = re.compile(rf"[ \u00a0\u202f]?[{SIGN}%]|\+(?![\w+])")
+UNIT_AFTER = re.compile(rf"[\ \u00a0\u202f]?{UNIT}", re.VERBOSE)
+# Units that other languages write otherwise: "5 min" is 5 Minuten; and those that may be words or names.
+TRANSLATED = frozenset("h min s t oz lb lbs mi ft yd mph B bit bits A J L V W EUR USD GBP CHF JPY KRW CNY".split())
 # The names of the months in 35 languages, a line for each month: a number, where it stands beside digits.
 MONTHS = [set(line.split()) for line in (files(__package__) / "months.txt").read_text(encoding="utf-8").splitlines()]
 MONTH = re.compile(rf"(?<!\w)(?:{'|'.join(sorted(set().union(*MONTHS), key=len, reverse=True))})(?!\w)")
@@ -99,7 +102,7 @@ def compare_numbers(source: str, output: str, prefix: str = "") -> tuple[list[st
     if not any(map(str.isdecimal, source + output)):  # most texts
         return [], []
     in_source = _join_ranges(find_numbers(source), source)
-    ranges = [number for number in in_source if RANGE.search(number.text) and not number.text[-1].isalpha()]
+    ranges = [number for number in in_source if any("–" in whole for whole, _ in number.readings)]
     in_output = find_numbers(output, source)
     if ranges:
         in_output = _join_ranges(in_output, output, frozenset().union(*(number.readings for number in ranges)))
@@ -110,7 +113,7 @@ def compare_numbers(source: str, output: str, prefix: str = "") -> tuple[list[st
             by_reading.setdefault(reading, deque()).append(index)
     free = set(range(len(in_output)))
     names = {
-        sign: len(re.findall(SIGNS[sign], output, re.IGNORECASE))
+        sign: len(re.findall(SIGNS.get(sign) or _unit_pattern(sign), output, re.IGNORECASE))
         for sign in {number.sign for number in in_source if number.sign}
     }
     missing: list[Number] = []
@@ -267,13 +270,20 @@ def _whole(digits: str) -> str:
 
 
 def _with_sign(number: Number, text: str) -> Number:
-    """Return a number with the sign of a currency or per cent beside it, if there is one."""
+    """Return a number with the sign of a currency, per cent or a unit beside it, if there is one."""
     before, after = SIGN_BEFORE.search(text, max(0, number.start - 3), number.start), SIGN_AFTER.match(text, number.end)
     if not before and not after:
-        return number
+        unit = UNIT_AFTER.match(text, number.end)
+        if not unit or unit[0].strip() in TRANSLATED:
+            return number
+        return replace(number, text=text[number.start : unit.end()], end=unit.end(), sign=unit[0].strip())
     start, end = before.start() if before else number.start, after.end() if after and not before else number.end
     sign = before[0].strip()[-1] if before else text[end - 1]
     return replace(number, text=text[start:end], start=start, end=end, sign="-" if sign == "−" else sign)
+
+
+def _unit_pattern(unit: str) -> str:
+    return rf"(?-i:\d[ \u00a0\u202f-]?{re.escape(unit)})(?!{LETTER})"
 
 
 def _follows(number: Number, ends: set[int], text: str) -> bool:
