@@ -49,7 +49,7 @@ def test_shapes_by_chance_have_the_logits_of_pytorch(seed: int, library: Library
     random = Random(seed)
     torch.manual_seed(seed)
     model = build(any_config(random), WORDS, pad=PAD).eval()
-    source, rows = any_source(random), 0
+    source = any_source(random)
     ways = [IncrementalTransformer(model, "float32"), NativeTransformer(model, "float32", library)]
     states, rows = [way.start(source) for way in ways], len(source)
     for _ in range(random.randint(1, 150)):

@@ -59,8 +59,8 @@ class Pool:
     A row that nobody waits for any more goes on for `grace` seconds if no other one waits, because clients that give up
     ask again at once. Finished rows stay in a cache of `cache` bytes.
 
-    An engine without steps, such as CTranslate2, searches one batch at a time in each of `threads` threads, which share
-    the rows, and cannot be stopped within a batch.
+    The rows are shared among `threads` threads. An engine without steps, such as CTranslate2, searches one batch at a
+    time in each of them, and cannot be stopped within a batch.
     """
 
     def __init__(

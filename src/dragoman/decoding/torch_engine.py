@@ -65,7 +65,7 @@ class TorchEngine:
         self.max_positions = min(
             (model.config.max_positions for model in models if model.config.max_positions), default=None
         )
-        if is_steady(models[0], self.compute_type):
+        if not self.level and is_steady(models[0], self.compute_type):  # C++ needs no padding for it
             self.fewest_keys = min(FEWEST_KEYS, self.max_positions or FEWEST_KEYS)
 
     def __repr__(self) -> str:

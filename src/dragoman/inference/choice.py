@@ -14,7 +14,7 @@ def prepare(model: Model, compute_type: str) -> Seq2Seq:
     """
     if can_pack(model) and can_step(model):
         library = find_library()
-        if not isinstance(library, str) and find_obstacle(model, compute_type) is None:
+        if not isinstance(library, str) and find_obstacle(model, compute_type, library) is None:
             return NativeTransformer(model, compute_type, library)
         return IncrementalTransformer(model, compute_type)
     return pack_weights(model, compute_type)

@@ -149,11 +149,8 @@ def multiplies_int8() -> bool:
     return not isinstance(library, str) and bool(library.multiplies_int8())
 
 
-def find_obstacle(model: Any, compute_type: str) -> str | None:
-    """Return why a model is not searched in C++; None if it is."""
-    library = find_library()
-    if isinstance(library, str):
-        return library
+def find_obstacle(model: Any, compute_type: str, library: Library) -> str | None:
+    """Return why a library does not search with a model; None if it does."""
     if type(model) is not Transformer:
         return "the model is no Transformer"
     if next(model.parameters()).device.type != "cpu":

@@ -66,9 +66,9 @@ def open_engine(
 ) -> Engine:
     """Return the engine of this name.
 
-    'native' searches with `models`, in PyTorch, which uses `threads` threads from then on. 'ctranslate2' searches with
-    its own copy of the model in `folder`, with `threads` threads for each of `replicas` searches at the same time; the
-    model is converted once. Both multiply in `compute_type`, where 'auto' is as for `Translator.load`.
+    'native' searches with `models` in `threads` threads, which PyTorch uses from then on, too. 'ctranslate2' searches
+    with its own copy of the model in `folder`, with `threads` threads for each of `replicas` searches at the same time;
+    the model is converted once. Both multiply in `compute_type`, where 'auto' is as for `Translator.load`.
     tokenizer: that of the target; threads: None for as many as PyTorch has; there is never more than one for each core.
     Raise UsageError for an ensemble and for settings of `search` that CTranslate2 does not have, for other names,
     numbers, and types that are not for this processor, and what `open_ctranslate2` raises.
