@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dragoman.confidence.estimate import Confidence
 from dragoman.config import ModelConfig, as_dict
 from dragoman.config.languages import LanguagePair
 from dragoman.data.tokenizers import Tokenizers
@@ -29,6 +30,7 @@ class Summary:
     default_tags: DefaultTags = DefaultTags()
     origin: Origin | None = None  # of a model that was imported
     extent: SourceExtent | None = None  # what the sources of the training were like
+    confidence: Confidence | None = None  # what tells how good its translations are
 
     @classmethod
     def read(cls, folder: Path, config: ModelConfig, tokenizers: Tokenizers) -> "Summary":
@@ -44,6 +46,7 @@ class Summary:
             DefaultTags.load(folder),
             Origin.load(folder),
             extent,
+            Confidence.load(folder),
         )
 
     def __str__(self) -> str:
@@ -68,6 +71,8 @@ class Summary:
         if self.extent:
             sentences, tokens = plural(self.extent.sentences, "sentence"), plural(self.extent.tokens, "token")
             rows["reads at once"] = f"up to {sentences}, {tokens} (95 % of the training sources were no longer)"
+        if self.confidence:
+            rows["confidence"] = str(self.confidence)
         rows["engines"] = describe_engines(self.config)
         return "\n".join(f"{name:<22} {value}" for name, value in rows.items())
 
@@ -83,5 +88,6 @@ class Summary:
             "languages": self.languages._asdict() if self.languages else None,
             "scripts": self.scripts,
             "extent": asdict(self.extent) if self.extent else None,
+            "confidence": self.confidence.as_dict() if self.confidence else None,
             "engines": ["native"] if unknown_settings(self.config) else ["native", "ctranslate2"],
         }

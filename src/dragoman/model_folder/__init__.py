@@ -4,6 +4,7 @@ Nothing in them is code, and nothing in them is trusted: they come from stranger
 """
 
 from dragoman.model_folder.folder import (
+    add_record,
     copy_records,
     fetch_model,
     load_model,
@@ -15,6 +16,7 @@ from dragoman.model_folder.folder import (
 from dragoman.model_folder.manifest import verify_files
 
 __all__ = [
+    "add_record",
     "copy_records",
     "fetch_model",
     "load_model",

@@ -18,8 +18,8 @@ from dragoman.model_folder.manifest import read_manifest, verify_files
 from dragoman.model_folder.weights import WEIGHTS, load_weights, named_tensors, read_description
 from dragoman.storage import formats
 from dragoman.storage.hub import Repository, is_on_hub
-from dragoman.storage.records import read_listed
-from dragoman.storage.writing import CARD, MANIFEST
+from dragoman.storage.records import read_json, read_listed
+from dragoman.storage.writing import CARD, MANIFEST, fingerprint, replace_file
 
 
 def write_model(folder: Path, model: Model, tokenizers: Tokenizers, card: str) -> None:
@@ -38,6 +38,13 @@ def copy_records(folder: Path, draft: Path, names: Sequence[str]) -> None:
     for name in names:
         if (record := read_listed(folder / name)) is not None:
             (draft / name).write_text(record, encoding="utf-8")
+
+
+def add_record(folder: Path, name: str, text: str) -> None:
+    """Write a record into a finished model folder, and list it in its manifest, which vouches for it from then on."""
+    replace_file(folder / name, text)
+    manifest = {**read_json(folder / MANIFEST), name: fingerprint(folder / name)}
+    replace_file(folder / MANIFEST, json.dumps(dict(sorted(manifest.items())), indent=1) + "\n")
 
 
 def fetch_model(path: Path) -> Path:

@@ -68,6 +68,15 @@ class KnownWords:
         return frozenset(word for word in self.words[:COMMON] if word.islower())
 
     @cached_property
+    def ranks(self) -> dict[str, int]:
+        """The rank of each word in small letters by frequency, from 1 on."""
+        return {word: rank for rank, word in reversed(list(enumerate(map(str.casefold, self.words), start=1)))}
+
+    def rank(self, word: str) -> int:
+        """Return the rank of a word by its frequency, the most frequent first; behind all others if it is not known."""
+        return self.ranks.get(word.casefold(), len(self.words) + 1)
+
+    @cached_property
     def unmarked(self) -> dict[str, str]:
         """The words in small letters by what they are without their marks, of several the most frequent."""
         return {without_marks(word): word for word in reversed(self.words) if word.islower()}

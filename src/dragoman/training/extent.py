@@ -38,11 +38,16 @@ def measure_extent(pairs: Pairs, tokenizer: SideTokenizer) -> SourceExtent:
 
 def measure_words(pairs: Pairs, tokenizers: Tokenizers) -> KnownWords:
     """Return the words of up to WORDS sources, spread evenly, and the names that many pairs have on both sides."""
-    chosen = np.unique(np.linspace(0, len(pairs) - 1, min(WORDS, len(pairs)), dtype=np.int64))
-    sources = [tokenizers.source.decode(ids.tolist()) for ids in pairs.rows(chosen, SOURCE)]
-    step = max(1, len(chosen) // SAMPLE_OF_NAMES)
-    targets = [tokenizers.target.decode(ids.tolist()) for ids in pairs.rows(chosen[::step], TARGET)]
+    sources = read_texts(pairs, tokenizers.source, SOURCE)
+    step = max(1, len(sources) // SAMPLE_OF_NAMES)
+    targets = read_texts(pairs, tokenizers.target, TARGET, step)
     return KnownWords(known_words(sources).words, often_copied(zip(sources[::step], targets, strict=True)))
+
+
+def read_texts(pairs: Pairs, tokenizer: SideTokenizer, side: int, step: int = 1) -> list[str]:
+    """Return every `step`-th of up to WORDS texts of one side of the pairs, spread evenly."""
+    chosen = np.unique(np.linspace(0, len(pairs) - 1, min(WORDS, len(pairs)), dtype=np.int64))
+    return [tokenizer.decode(ids.tolist()) for ids in pairs.rows(chosen[::step], side)]
 
 
 def target_scripts(pairs: Pairs, tokenizer: SideTokenizer, others: Sequence[str]) -> list[str]:

@@ -146,6 +146,8 @@ class Loop:
             raise DragomanError(f"{run.folder}: every batch was skipped, so there is no model ({progress.finished})")
         if not progress.is_validated:
             raise DragomanError(f"{run.folder}: no validation had a finite loss: {divergence(self.settings)}")
+        with journal.pause():
+            run.add_confidence()
         journal.flush()
         journal.log(
             f"finished: {progress.finished}, after {plural(progress.step, 'step')} and "

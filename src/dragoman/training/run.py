@@ -1,6 +1,7 @@
 """Collect everything that a training run works on, and save it."""
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,26 +9,31 @@ from pathlib import Path
 
 import numpy as np
 
+from dragoman.confidence.estimate import Confidence
 from dragoman.config import RunConfig
 from dragoman.config.languages import parse_pair
+from dragoman.console import format_duration
 from dragoman.data.corpus import Corpus
 from dragoman.data.dataset import SOURCE, TARGET, Pairs
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.model import Model
+from dragoman.model_folder import add_record
 from dragoman.model_folder.weights import all_finite
 from dragoman.text import languages, scripts
 from dragoman.text.extent import SourceExtent
 from dragoman.text.known_words import KnownWords
+from dragoman.text.word_forms import WordForms
 from dragoman.training.card import card_of_run
 from dragoman.training.checkpoint import TrainingProgress, save_checkpoint
 from dragoman.training.distributed import ProcessGroup
-from dragoman.training.extent import measure_extent, measure_words, target_scripts
+from dragoman.training.extent import measure_extent, measure_words, read_texts, target_scripts
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
 from dragoman.training.limits import Saved, divergence
-from dragoman.translation.calibration import measure_alignment, measure_copies
+from dragoman.translation.calibration import measure_alignment, measure_confidence, measure_copies
 from dragoman.translation.engines import torch_engine
+from dragoman.translation.translator import Translator
 
 
 @dataclass
@@ -109,3 +115,23 @@ class Run:
             keep = self.config.training.keep
             save_checkpoint(self.folder, model, self.tokenizers, state, self.progress, card, keep, records)
         self.saved = Saved(self.progress.step, self.progress.validated, self.progress.seconds)
+
+    def add_confidence(self) -> None:
+        """Measure how sure the best model may be of its translations, and note it in its folder, once.
+
+        The dev pairs took no part in training, but in choosing this model.
+        """
+        best = (self.folder / "best").resolve()
+        if not self.group.first or Confidence.load(best):
+            return
+        began = time.monotonic()
+        targets = read_texts(self.pairs, self.tokenizers.target, TARGET)
+        tags = list(zip(self.dev_corpus.tags, self.dev_corpus.target_tags, strict=True))
+        words = WordForms.from_texts(targets).packed()
+        confidence = measure_confidence(
+            Translator.load(best, device=self.group.device), self.dev_corpus.pairs, tags, words
+        )
+        if confidence:
+            add_record(best, Confidence.RECORD, confidence.as_json())
+            seconds = format_duration(time.monotonic() - began)
+            self.journal.log(f"confidence: {confidence.reliability}, measured in {seconds}")

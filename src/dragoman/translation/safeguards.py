@@ -31,6 +31,7 @@ class Safeguards:
     forbidden: words that must not appear, in any case; words in capitals must not appear in capitals.
     forbidden_exact: words that must not appear in exactly this case.
     known_words: names that are none of these come back as they are; None: those that the model has read in training.
+    min_confidence: from 0 to 1; a translation of less is left out, so that its text is '', and has the flag 'unsure'.
     """
 
     placeholders: bool = True
@@ -43,11 +44,14 @@ class Safeguards:
     forbidden: tuple[str, ...] = ()
     forbidden_exact: tuple[str, ...] = ()
     known_words: KnownWords | None = None
+    min_confidence: float = 0.0
 
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if not 0 <= self.min_confidence <= 1:
+            raise UsageError(f"min_confidence must be between 0 and 1, not {self.min_confidence:g}")
         try:
             self.kinds  # noqa: B018
         except ValueError as error:

@@ -6,22 +6,26 @@ Most segments need only the first.
 """
 
 import contextlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from dragoman.alignment.heads import AlignmentHead, default_head
+from dragoman.confidence.estimate import Confidence, Estimate
+from dragoman.confidence.features import Features, measure
 from dragoman.config import SearchConfig
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.engine import Constraints, Engine
-from dragoman.decoding.search import Hypothesis
+from dragoman.decoding.search import Hypothesis, length_penalty
 from dragoman.errors import DragomanError
 from dragoman.model import Model
 from dragoman.text import verbatim
 from dragoman.text.casing import in_capitals
 from dragoman.text.glossary import TermMatch
 from dragoman.text.inflection import before_head, is_compound
+from dragoman.text.word_forms import WordForms
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.coverage import rerank_by_coverage
 from dragoman.translation.placement import TermPlacer
@@ -39,6 +43,7 @@ from dragoman.translation.segments import Candidate, Segment, SegmentResult
 from dragoman.translation.terms import forbidden_sequences
 
 MOST_SAID = 10_000
+UNSURE = "unsure"  # the flag of a translation that is worth less than 99 of 100 others
 STRANGE = "unlike the training"  # the flag of a text that is spelled so
 TermKey = tuple[str, tuple[int, ...], tuple[int, ...]]  # a text and the tags in front of it and its translation
 Ranked = list[Hypothesis]  # of one segment, best first
@@ -59,6 +64,8 @@ class SegmentSearch:
     "whether segments without words are searched for, too, because the model has learned to translate them"
     markup: bool = False
     "whether the model has learned to translate tags"
+    confidence: Confidence | None = None
+    "what tells how good a translation is"
     subwords: float = 0.0
     "for each letter, at most, in what the model has learned to read; 0.0 if nobody knows"
 
@@ -88,6 +95,11 @@ class SegmentSearch:
     def said(self) -> dict[TermKey, tuple[str, ...]]:
         """The model's own words for terms of glossaries: what it says for a text with these tags."""
         return {}
+
+    @cached_property
+    def forms(self) -> WordForms | None:
+        """The words of the training targets; None where nobody knows."""
+        return WordForms.unpack(self.confidence.words) if self.confidence and self.confidence.words else None
 
     @cached_property
     def forbidden(self) -> tuple[tuple[int, ...], ...]:
@@ -138,6 +150,7 @@ class SegmentSearch:
     def _translate(self, segments: Sequence[Segment], search: SearchConfig) -> list[SegmentResult]:
         """Return the candidates for each segment as the model reads it, see `translate`."""
         first = self._search_once(segments, search)
+        first = self._estimate(segments, first, search)
         best, retried = list(first), set[int]()
         for copied in self._ways():
             flagged = [
@@ -149,13 +162,45 @@ class SegmentSearch:
             ]
             if flagged:
                 outputs = [(segments[row], first[row][0].text) for row in flagged]
-                for row, candidates in zip(flagged, self._retry(outputs, search, copied), strict=True):
+                second = self._estimate(
+                    [segments[row] for row in flagged], self._retry(outputs, search, copied), search
+                )
+                for row, candidates in zip(flagged, second, strict=True):
                     best[row] = replace_worse(best[row], candidates)
                 retried.update(flagged)
         return [
             SegmentResult(segment, candidates, retried=row in retried)
             for row, (segment, candidates) in enumerate(zip(segments, best, strict=True))
         ]
+
+    def _estimate(
+        self, segments: Sequence[Segment], candidates: Sequence[list[Candidate]], search: SearchConfig
+    ) -> list[list[Candidate]]:
+        """Return the candidates for each segment with their features and what to expect of them, if that is known."""
+        confidence = self.confidence
+        if confidence is None:
+            return list(candidates)
+        return [
+            [estimated(each, self._features(segment, each, search), confidence) for each in ranked]
+            for segment, ranked in zip(segments, candidates, strict=True)
+        ]
+
+    def _features(self, segment: Segment, candidate: Candidate, search: SearchConfig) -> Features | None:
+        """Return the features of a candidate; None for one that was not searched for, or has no score."""
+        hypothesis = candidate.hypothesis
+        tokens = len(hypothesis.tokens) - len(segment.target_tag_ids) - len(segment.prefix_ids)
+        if hypothesis.score == 0.0 or not math.isfinite(hypothesis.score):
+            return None
+        return measure(
+            segment.text,
+            len(segment.ids),
+            candidate.text,
+            tokens,
+            hypothesis.score * length_penalty(tokens + hypothesis.finished, search.length_penalty),
+            len(candidate.faults),
+            self.safeguards.known_words,
+            self.forms,
+        )
 
     def _ways(self) -> list[tuple[str, ...]]:
         """Return in which ways a faulty translation is repeated: with which other names, none for without its names."""
@@ -356,6 +401,17 @@ class SegmentSearch:
 
     def _text(self, hypothesis: Hypothesis) -> str:
         return self.tokenizers.target.decode(hypothesis.tokens)
+
+
+def estimated(candidate: Candidate, features: Features | None, confidence: Confidence) -> Candidate:
+    """Return a candidate with its features and what to expect of it; flagged if that is less than of nearly all."""
+    if features is None:
+        return candidate
+    chrf = confidence.expect(features)
+    wording = candidate.wording
+    if chrf < confidence.lowest:
+        wording = replace(wording, flags=(*wording.flags, UNSURE))
+    return replace(candidate, wording=wording, features=features, estimate=Estimate(chrf, confidence.judge(chrf)))
 
 
 def constraints_of(segment: Segment) -> Constraints:

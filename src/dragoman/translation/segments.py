@@ -11,6 +11,8 @@ from typing import Any
 
 import regex
 
+from dragoman.confidence.estimate import Estimate
+from dragoman.confidence.features import Features
 from dragoman.config.search import Split
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizers import SideTokenizer
@@ -95,6 +97,8 @@ class Candidate:
     faults: tuple[str, ...] = ()  # in words: 'loop', 'lost {name}'
     wrong_placeholders: int = 0  # how many it lost or invented
     wording: Wording = Wording()
+    features: Features | None = None  # that tell how good it is; None where nobody asks, or nothing was searched for
+    estimate: Estimate | None = None  # made of these
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -275,6 +279,7 @@ def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]
         tuple(dict.fromkeys(flag for candidate in candidates for flag in candidate.flags)),
         **terms,
         tokens=tuple(tuple(candidate.hypothesis.tokens) for candidate in candidates),
+        confidence=min((each.estimate.confidence for each in candidates if each.estimate), default=None),
     )
 
 

@@ -14,6 +14,7 @@ from typing import overload
 import torch
 
 from dragoman.alignment.heads import AlignmentHead
+from dragoman.confidence.estimate import Confidence
 from dragoman.config import ComputeType, Device, EngineName, SearchConfig
 from dragoman.config.fields import Count, changed_fields, check_argument
 from dragoman.data.batches import Ids
@@ -32,11 +33,12 @@ from dragoman.translation.annotate import Annotator
 from dragoman.translation.engines import open_engine, read_models, torch_engine
 from dragoman.translation.prefixes import begin_segments, has_long_sentence, next_words
 from dragoman.translation.safeguards import Safeguards
-from dragoman.translation.segment_search import SegmentSearch
-from dragoman.translation.segments import Segment, Segmenter, join_segments, one_line
+from dragoman.translation.segment_search import UNSURE, SegmentSearch
+from dragoman.translation.segments import Segment, Segmenter, SegmentResult, join_segments, one_line
 from dragoman.translation.translation import Alternative, Translation
 
 MAX_SOURCE_TOKENS = 512  # EOS not included; longer texts are cut
+CALIBRATE = "dragoman calibrate --dev PAIRS measures it"
 EAST_ASIAN = {"CJK", "HIRAGANA", "KATAKANA"}  # scripts whose texts have full-width letters
 LINE_END = re.compile(r"\r?\n\Z")
 
@@ -60,6 +62,7 @@ class Translator:
         scripts: tuple[str, ...] = (),
         extent: SourceExtent | None = None,
         known_words: KnownWords | None = None,
+        confidence: Confidence | None = None,
         tag: str = "",
         target_tag: str = "",
     ):
@@ -68,8 +71,9 @@ class Translator:
         model: what scores and aligns words, and what the engine is made of where none is given; tokenizers: the one of
         both sides, or those of source and target; alignment: its layer and head for word alignments, None where they
         were not measured; scripts: in which the target language is written, as `text.scripts` names them; extent: how
-        much text a training source had, None for a sentence; known_words: those that it has read, to tell names; tag,
-        target_tag: those of texts for which `translate` is given none.
+        much text a training source had, None for a sentence; known_words: those that it has read, to tell names;
+        confidence: what tells how good its translations are, None where that was not measured; tag, target_tag: those
+        of texts for which `translate` is given none.
         """
         if tokenizers is None or isinstance(model, str | Path):  # what people try first
             folder = str(model) if isinstance(model, str | Path) else "runs/mine"
@@ -84,10 +88,12 @@ class Translator:
         self.tokenizers = Tokenizers.from_tokenizer(tokenizers)
         self.engine = engine or torch_engine([model], self.tokenizers.target)
         extent = extent or SourceExtent(1, MAX_SOURCE_TOKENS)
-        self.scripts, self.extent, self.known_words = scripts, extent, known_words
+        self.scripts, self.extent, self.known_words, self.confidence = scripts, extent, known_words, confidence
         self.segmenter = Segmenter(self.tokenizers.source, self.extent, search.split, keep_tags=safeguards.placeholders)
         self.tokenizers.source.tag_ids(tag)  # raises for an unknown one
         self.tag, self.target_tag, self.target_tag_ids = tag, target_tag, self.tokenizers.target.tag_ids(target_tag)
+        if safeguards.min_confidence and confidence is None:
+            raise UsageError(f"min_confidence needs a model that knows how sure it may be: {CALIBRATE}")
         self.segment_search = SegmentSearch(
             model,
             self.tokenizers,
@@ -97,6 +103,7 @@ class Translator:
             scripts,
             self.extent.wordless,
             self.extent.markup,
+            confidence,
             self.extent.subwords,
         )
 
@@ -148,6 +155,7 @@ class Translator:
             scripts=read_scripts(folder),
             extent=replace(extent, tagged=tagged),
             known_words=KnownWords.load(folder),
+            confidence=None if ensemble else Confidence.load(folder),  # it was measured for one model
             tag=tags.source,
             target_tag=target_tag or tags.target,
         )
@@ -165,6 +173,7 @@ class Translator:
         search: SearchConfig | None = None,
         safeguards: Safeguards | None = None,
         engine: Engine | None = None,
+        confidence: Confidence | None = None,
         tag: str | None = None,
         target_tag: str | None = None,
     ) -> "Translator":
@@ -179,6 +188,7 @@ class Translator:
             scripts=self.scripts,
             extent=self.extent,
             known_words=self.known_words,
+            confidence=confidence or self.confidence,
             tag=self.tag if tag is None else tag,
             target_tag=self.target_tag if target_tag is None else target_tag,
         )
@@ -255,24 +265,35 @@ class Translator:
         Raise DragomanError for an unknown tag, naming those that there are, and UsageError for texts that are not
         strings.
         """
-        search = with_beams(self.search, beam, n_best)
         single = isinstance(texts, str)
         texts = checked_texts(texts)
         tags, prefixes = for_each("tags", tags, texts), for_each("prefixes", prefixes, texts)
         target_tags = for_each("target_tags", target_tags, texts)
+        results = self.segment_results(texts, tags, prefixes, target_tags, with_beams(self.search, beam, n_best))
+        translations = [
+            join_segments(of_text) if of_text else Translation(one_line(LINE_END.sub("", text)), 0.0)
+            for text, of_text in zip(texts, results, strict=True)
+        ]
+        if self.safeguards.min_confidence:
+            translations = [left_out(each, self.safeguards.min_confidence) for each in translations]
+        if alignments:
+            translations = self.annotator.align(translations, tags, target_tags)
+        return translations[0] if single else translations
+
+    def segment_results(
+        self,
+        texts: Sequence[str],
+        tags: Sequence[str],
+        prefixes: Sequence[str],
+        target_tags: Sequence[str],
+        search: SearchConfig,
+    ) -> list[list[SegmentResult]]:
+        """Return for each text what was found for each of its segments; none for a blank one. See `translate`."""
         stripped = list(map(self._readable, texts))
         ids = self.tokenizers.source.encode_sources(stripped)
         segments = [self._segments(*text) for text in zip(stripped, ids, tags, prefixes, target_tags, strict=True)]
         results = iter(self.segment_search.translate([part for of_text in segments for part in of_text], search))
-        translations = [
-            join_segments([next(results) for _ in of_text])
-            if of_text
-            else Translation(one_line(LINE_END.sub("", text)), 0.0)
-            for text, of_text in zip(texts, segments, strict=True)
-        ]
-        if alignments:
-            translations = self.annotator.align(translations, tags, target_tags)
-        return translations[0] if single else translations
+        return [[next(results) for _ in of_text] for of_text in segments]
 
     def alternatives(self, text: str, prefix: str = "", tag: str = "", *, count: int = 8) -> list[Alternative]:
         """Return the words that may come next where the translation of a text begins with `prefix`, likeliest first.
@@ -325,6 +346,24 @@ class Translator:
             return segments
         return begin_segments(segments, prefix, self.segment_search, max_tokens)
 
+    def word_confidences(
+        self, translations: Sequence[Translation], tags: str | Sequence[str] = ""
+    ) -> list[list[tuple[str, float]]]:
+        """Return the words of each translation with the probability, from 0 to 1, that each stands in a good place.
+
+        That is: where a reference has it, too. The model reads each translation once more. tags: as for `translate`.
+        The list is empty where `Annotator.word_scores` has none. Raise UsageError for a model that was not measured.
+        """
+        confidence = self.confidence
+        if confidence is None:
+            raise UsageError(f"word_confidences needs a model that knows how sure it may be: {CALIBRATE}")
+        given = for_each("tags", tags, [each.text for each in translations])
+        texts, tokens = [each.segments for each in translations], [each.tokens for each in translations]
+        return [
+            [(word, confidence.judge_word(log_p, translation.confidence)) for word, log_p in words if word]
+            for words, translation in zip(self.annotator.word_scores(texts, given, tokens), translations, strict=True)
+        ]
+
     def cuts_sentence(self, translation: Translation) -> bool:
         """Return whether a sentence of the source was too long for the model, so that it was cut into segments."""
         if len(translation.segments) < 2:
@@ -348,6 +387,13 @@ class Translator:
         tag = Constraints(tag=tuple(self.target_tag_ids))
         constraints = [tag] * len(sources) if self.target_tag_ids else None
         return [ranked[0] for ranked in self.segment_search.search(sources, self.search, constraints)]
+
+
+def left_out(translation: Translation, min_confidence: float) -> Translation:
+    """Return a translation; one of less confidence without its text, and flagged. Its `segments` say what it was."""
+    if translation.confidence is None or translation.confidence >= min_confidence:
+        return translation
+    return replace(translation, text="", flags=tuple(dict.fromkeys((*translation.flags, UNSURE))))
 
 
 def with_beams(search: SearchConfig, beam: int | None, n_best: int | None) -> SearchConfig:

@@ -64,7 +64,7 @@ def open_translator(options: Options) -> "Translator":
     from dragoman.data.lines import read_lines
     from dragoman.text.glossary import Glossary
     from dragoman.translation.safeguards import Safeguards
-    from dragoman.translation.translator import Translator
+    from dragoman.translation.translator import CALIBRATE, Translator
 
     set_threads(options.threads, options.quiet)
     safeguards = Safeguards(
@@ -77,6 +77,7 @@ def open_translator(options: Options) -> "Translator":
         glossary=Glossary.read(options.glossary) if options.glossary else None,
         forbidden=options.forbid,
         forbidden_exact=options.forbid_exact,
+        min_confidence=options.min_confidence,
     )
     translator = Translator.load(
         options.model,
@@ -89,6 +90,8 @@ def open_translator(options: Options) -> "Translator":
         threads=options.threads,
         target_tag=options.target_tag,
     )
+    if options.confidence and translator.confidence is None:
+        raise UsageError(f"{options.model}: --confidence needs a model that knows how sure it may be: {CALIBRATE}")
     warning = no_tag_warning(options.model, translator, [options.tag], "choose it with --tag")
     if warning and not options.quiet:
         print(warning, file=sys.stderr)

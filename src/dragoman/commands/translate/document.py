@@ -38,7 +38,7 @@ def translate_document(translator: Translator, options: Options, progress: LineP
             raise DragomanError(f"{location}: {reason}; nothing is written")
         progress.log(f"{location}: {reason}")
     languages = read_languages(fetch_model(Path(options.model))) or ()
-    report = TranslationReport(progress, translator)
+    report = TranslationReport(progress, translator, ranked=options.confidence)
     texts, lines = document.texts, document.lines
     outputs: list[str] = []
     with open_output(options.output) as target:  # now, so that it fails before the work where nothing can be written

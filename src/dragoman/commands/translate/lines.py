@@ -34,6 +34,7 @@ READ_AHEAD = 2048  # lines that are read ahead of a slow translation
 BLOCK_SIZE = LONGEST_LINE  # characters of long lines that are translated together, and that are read ahead
 READ = 1 << 16  # bytes read at once; a pipe holds no more
 SHOWN = 5  # damaged lines that are named
+SURE = 1.0  # the confidence in what is copied
 MAX_DEPTH = 100  # of objects and arrays in a line of JSONL; Python writes fewer levels than it reads
 # The fields that the output adds to an object. Those of the input, which may be from an earlier translation, are left
 # out, so that none is taken for one of this translation.
@@ -44,6 +45,7 @@ OUTPUT_FIELDS = frozenset(
         "finished",
         "flags",
         "retried",
+        "confidence",
         *TERM_REPORTS,
         "segments",
         "alternatives",
@@ -72,7 +74,7 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
 
     They go to --output, or standard output. Raise DragomanError at the end where lines could not be read.
     """
-    report = TranslationReport(progress, translator)
+    report = TranslationReport(progress, translator, ranked=options.confidence)
     errors, left_out = 0, frozenset[str]()
     with (
         options.input.open("rb")
@@ -101,6 +103,10 @@ def translate_lines(translator: Translator, options: Options, progress: LineProg
             annotations = annotate(translator, options, translations, tags)
             for line, translation, annotation in zip(block, translations, annotations, strict=True):
                 fields = {**translation_fields(translation), **annotation} if options.row_format == "jsonl" else {}
+                if options.confidence:
+                    sure = SURE if translation.confidence is None else round(translation.confidence, 4)
+                    fields = {**fields, "confidence": sure} if fields else {}
+                    line = replace(line, columns=(f"{sure:.4f}", *line.columns))
                 for row in output_rows(line, translation, options.row_format, options.text_key, fields):
                     target.write(row.encode("utf-8", "replace") + b"\n")
                 if fields and (more := (line.left_out | line.fields.keys() & fields.keys()) - left_out):

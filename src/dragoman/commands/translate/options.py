@@ -50,6 +50,10 @@ class Options:
     "with --output-format jsonl: add the log-probability of each word"
     alignment: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "with --output-format jsonl: add word alignments, source first, such as 0-0 1-2"
+    confidence: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "say how sure the model may be: a column of tsv, a field of jsonl, and what to read first (docs/confidence.md)"
+    min_confidence: float = 0.0
+    "from 0 to 1: leave out translations that the model is less sure of; a blank line stands for each"
     text_key: str = "text"
     "field of the input objects that holds the text"
     translate_key: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
@@ -183,6 +187,8 @@ def check_options(options: Options) -> None:
     if (options.word_scores or options.alignment) and options.row_format != "jsonl":
         raise UsageError("--word-scores and --alignment need --output-format jsonl")
     check_seed(options.search)
+    if options.ensemble and (options.confidence or options.min_confidence):
+        raise UsageError("confidence is measured for a single model: leave out --ensemble")
     if options.ensemble and options.engine != "native":
         raise UsageError("--ensemble needs --engine native")
     if options.ensemble and options.word_scores:

@@ -1,5 +1,6 @@
 """Report on standard error about the translations that `translate` makes."""
 
+from bisect import insort
 from collections import Counter
 
 from dragoman.console import LineProgress
@@ -7,12 +8,19 @@ from dragoman.text.scripts import SAMPLE, direction_warning
 from dragoman.translation.translation import TERM_REPORTS, Translation
 from dragoman.translation.translator import Translator
 
+FIRST, SHOWN = 10, 60  # translations to read first, and characters of each
+
 
 class TranslationReport:
     """Log what is remarkable about each translation, and count it for the summary."""
 
-    def __init__(self, progress: LineProgress, translator: Translator):
-        self.progress, self.translator = progress, translator
+    def __init__(self, progress: LineProgress, translator: Translator, *, ranked: bool = False):
+        """Take where to log; ranked: say at the end which translations to read first."""
+        self.progress, self.translator, self.ranked = progress, translator, ranked
+        self.least_sure: list[
+            tuple[float, int, str]
+        ] = []  # confidence, number, what stands there; the least sure first
+        self.added = 0
         self.counts: Counter[str] = Counter()
         self.sample: list[str] = []  # of the sources
 
@@ -20,6 +28,11 @@ class TranslationReport:
         """Log the flags of a translation and whether a sentence was cut, and count it."""
         if translation.flags:
             self.progress.log(f"{location}: translation flagged: {', '.join(translation.flags)}")
+        self.added += 1
+        if self.ranked and translation.confidence is not None:
+            output = "".join(text for _, text in translation.segments).strip()
+            insort(self.least_sure, (translation.confidence, self.added, f"{location}: {output[:SHOWN]}"))
+            del self.least_sure[FIRST:]
         if self.translator.cuts_sentence(translation):
             limit = self.translator.max_source_tokens
             self.progress.log(f"{location}: a sentence of more than {limit} tokens is translated in several segments")
@@ -35,5 +48,9 @@ class TranslationReport:
         extent, writes = self.translator.extent, self.translator.scripts
         if warning := direction_warning("the input", self.sample, extent.scripts, writes):
             self.progress.log(warning)
+        if self.least_sure:
+            self.progress.log("to read first, with the confidence in each:")
+        for confidence, _, what in self.least_sure:
+            self.progress.log(f"  {confidence:.2f}  {what}")
         if counts := [f"{name}: {count:,}" for name, count in self.counts.items() if count]:
             self.progress.log(", ".join(counts))
