@@ -31,7 +31,7 @@ from dragoman.training.extent import measure_extent, measure_words, read_texts, 
 from dragoman.training.journal import Journal
 from dragoman.training.learner import Learner
 from dragoman.training.limits import Saved, divergence
-from dragoman.translation.calibration import measure_alignment, measure_confidence, measure_copies
+from dragoman.translation.calibration import FEWEST_JUDGED, measure_alignment, measure_confidence, measure_copies
 from dragoman.translation.engines import torch_engine
 from dragoman.translation.translator import Translator
 
@@ -122,7 +122,8 @@ class Run:
         The dev pairs took no part in training, but in choosing this model.
         """
         best = (self.folder / "best").resolve()
-        if not self.group.first or Confidence.load(best):
+        few = len(self.dev_corpus.pairs) < FEWEST_JUDGED
+        if not self.group.first or few or Confidence.load(best):
             return
         began = time.monotonic()
         targets = read_texts(self.pairs, self.tokenizers.target, TARGET)

@@ -99,7 +99,8 @@ def measure_confidence(
     numbers = range(0, len(pairs), -(-len(pairs) // JUDGED)) if pairs else ()
     few = numbers[:: -(-len(numbers) // DISTORTED)] if numbers else ()
     learning = translator.replace(confidence=unfitted(words))
-    as_written = learning.replace(safeguards=replace(translator.safeguards, sentence_case=False))
+    # Once: what is lost stays lost in a second search, which takes as long as ten others.
+    as_written = learning.replace(safeguards=replace(translator.safeguards, sentence_case=False, faults=False))
     plain = _judge_pairs(learning, [(number, *pairs[number]) for number in numbers], tags)
     if len(plain) < FEWEST_JUDGED:
         return None

@@ -25,7 +25,7 @@ from dragoman.text import verbatim
 from dragoman.text.casing import in_capitals
 from dragoman.text.glossary import TermMatch
 from dragoman.text.inflection import before_head, is_compound
-from dragoman.text.word_forms import WordForms
+from dragoman.text.word_forms import WordForms, invented_words, unseen_words
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.coverage import rerank_by_coverage
 from dragoman.translation.placement import TermPlacer
@@ -95,6 +95,11 @@ class SegmentSearch:
     def said(self) -> dict[TermKey, tuple[str, ...]]:
         """The model's own words for terms of glossaries: what it says for a text with these tags."""
         return {}
+
+    @cached_property
+    def source_forms(self) -> WordForms | None:
+        """The words of the training sources; None where nobody knows."""
+        return WordForms(self.safeguards.known_words.words) if self.safeguards.known_words else None
 
     @cached_property
     def forms(self) -> WordForms | None:
@@ -177,13 +182,42 @@ class SegmentSearch:
         self, segments: Sequence[Segment], candidates: Sequence[list[Candidate]], search: SearchConfig
     ) -> list[list[Candidate]]:
         """Return the candidates for each segment with their features and what to expect of them, if that is known."""
-        confidence = self.confidence
-        if confidence is None:
+        if self.confidence is None:
             return list(candidates)
         return [
-            [estimated(each, self._features(segment, each, search), confidence) for each in ranked]
+            [self._estimated(segment, each, search, self.confidence) for each in ranked]
             for segment, ranked in zip(segments, candidates, strict=True)
         ]
+
+    def _estimated(
+        self, segment: Segment, candidate: Candidate, search: SearchConfig, confidence: Confidence
+    ) -> Candidate:
+        """Return a candidate with its features and what to expect of it, and flags for what nobody has taught."""
+        features = self._features(segment, candidate, search)
+        if features is None:
+            return candidate
+        chrf = confidence.expect(features)
+        flags = [UNSURE] if chrf < confidence.lowest else []
+        if self.safeguards.faults:
+            flags += [f"unseen: {word}" for word in self._unseen(segment)]
+            flags += [f"invented: {word}" for word in self._invented(segment, candidate)]
+        wording = replace(candidate.wording, flags=(*candidate.wording.flags, *flags))
+        return replace(candidate, wording=wording, features=features, estimate=Estimate(chrf, confidence.judge(chrf)))
+
+    def _unseen(self, segment: Segment) -> list[str]:
+        """Return the words of a segment that the training never had, but for those of the glossary."""
+        words, known = self.safeguards.known_words, self.source_forms
+        if not words or not known:
+            return []
+        terms = " ".join(segment.text[term.start : term.end] for term in segment.terms)
+        return [word for word in unseen_words(segment.text, known, words) if word not in terms]
+
+    def _invented(self, segment: Segment, candidate: Candidate) -> list[str]:
+        """Return the words of a candidate that neither its source nor the training explains, nor the glossary."""
+        if not self.forms:
+            return []
+        given = " ".join([segment.text, *(target for term in segment.terms for target in term.targets)])
+        return invented_words(given, candidate.text, self.forms)
 
     def _features(self, segment: Segment, candidate: Candidate, search: SearchConfig) -> Features | None:
         """Return the features of a candidate; None for one that was not searched for, or has no score."""
@@ -401,17 +435,6 @@ class SegmentSearch:
 
     def _text(self, hypothesis: Hypothesis) -> str:
         return self.tokenizers.target.decode(hypothesis.tokens)
-
-
-def estimated(candidate: Candidate, features: Features | None, confidence: Confidence) -> Candidate:
-    """Return a candidate with its features and what to expect of it; flagged if that is less than of nearly all."""
-    if features is None:
-        return candidate
-    chrf = confidence.expect(features)
-    wording = candidate.wording
-    if chrf < confidence.lowest:
-        wording = replace(wording, flags=(*wording.flags, UNSURE))
-    return replace(candidate, wording=wording, features=features, estimate=Estimate(chrf, confidence.judge(chrf)))
 
 
 def constraints_of(segment: Segment) -> Constraints:
