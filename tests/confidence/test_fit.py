@@ -21,6 +21,7 @@ from dragoman.errors import DragomanError
 from dragoman.model_folder import add_record
 from dragoman.storage.writing import MANIFEST
 from dragoman.text.known_words import KnownWords
+from dragoman.text.word_forms import WordForms
 
 TRUTH = np.array([30.0, 10.0, 8.0, -20.0, -15.0, 0.0, -5.0, -4.0])
 
@@ -137,7 +138,7 @@ def test_word_of_high_probability_is_likely_good():
 def test_record_comes_back_as_it_was(tmp_path):
     (tmp_path / MANIFEST).write_text("{}")
     assert Confidence.load(tmp_path) is None
-    confidence = replace(fitted(), words="words")
+    confidence = replace(fitted(), words=WordForms(["word"]).packed())
     add_record(tmp_path, Confidence.RECORD, confidence.as_json())
     assert Confidence.load(tmp_path) == confidence
     (tmp_path / MANIFEST).write_text("{}")
@@ -162,6 +163,7 @@ def test_record_comes_back_as_it_was(tmp_path):
         ("reliability", []),
         ("word", [1.0]),
         ("words", 1),
+        ("words", "words"),
     ],
 )
 def test_damaged_record_is_refused(tmp_path, name: str, value: object):

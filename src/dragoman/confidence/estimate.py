@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 from dragoman.confidence.features import SIGNS, Features
 from dragoman.errors import plural
 from dragoman.storage.records import read_record
+from dragoman.text.word_forms import WordForms
 
 BAR = 20  # characters
 LEAST_LOG_P = -10.0  # nats; a word may have less, which says no more of it
@@ -143,6 +144,8 @@ def parse(record: Any) -> Confidence:
         raise ValueError
     if not (confidence[0] >= 0 and confidence[-1] <= 1 and isinstance(words, str)):
         raise ValueError
+    if words:
+        WordForms.unpack(words)  # raises
     reliability = Reliability(int(report["pairs"]), auc, auc_error, error, bins)
     offset_of_word, of_word, of_text = finite(record["word"])
     word = offset_of_word, min(max(of_word, -50.0), 50.0), of_text

@@ -1,9 +1,7 @@
 """Read records that a stranger may have written: JSON of a bounded size, and files that a manifest lists."""
 
 import errno
-import gzip
 import json
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -48,8 +46,7 @@ def read_listed(file: Path) -> str | None:
     """Return the text of a file if it exists and the manifest of its folder lists it, else None.
 
     Whoever adds a file to a model folder without listing it has not vouched for it. The text is not compared with its
-    fingerprint: `verify_files` does that. A file whose name ends in .gz is decompressed. Raise DragomanError where the
-    text is too large for a record, damaged or not UTF-8.
+    fingerprint: `verify_files` does that. Raise DragomanError where the file is too large for a record or not UTF-8.
     """
     try:
         listed = file.name in read_json(file.parent / MANIFEST)
@@ -57,15 +54,11 @@ def read_listed(file: Path) -> str | None:
         return None  # `verify_files` says what is wrong with the manifest
     if not listed or not file.is_file():
         return None
-    try:
-        with name_errors(file), file.open("rb") if file.suffix != ".gz" else gzip.open(file) as opened:
-            data = opened.read(MAX_RECORD_SIZE + 1)
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise DragomanError(f"{file}: not compressed with gzip, or damaged") from None
-    if len(data) > MAX_RECORD_SIZE:
+    if file.stat().st_size > MAX_RECORD_SIZE:
         raise DragomanError(f"{file}: too large for a record")
     try:
-        return data.decode()
+        with name_errors(file):
+            return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise DragomanError(f"{file}: not UTF-8") from None
 

@@ -5,19 +5,20 @@ neighbours in the sorted list apart, as in "Datei", "Dateien" and "Dateiname". L
 and those of Korean syllables each by itself, so that "Häuser" is a form of "Haus", and "합니다" one of "하다".
 """
 
+import base64
 import gzip
+import io
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from pathlib import Path
-from typing import ClassVar
 
 import regex
 
 from dragoman.data.unspaced import UNSPACED
-from dragoman.storage.records import MAX_RECORD_SIZE, read_listed
+from dragoman.storage.records import MAX_RECORD_SIZE
 from dragoman.text import verbatim
 from dragoman.text.inflection import shared_stem
 from dragoman.text.known_words import KnownWords, without_marks
@@ -25,7 +26,7 @@ from dragoman.text.known_words import KnownWords, without_marks
 TOKEN = regex.compile(r"\w++")  # with the marks of Indic scripts, which `re` takes for no part of a word
 # No number, no identifier, and nothing of a script without spaces, where nothing tells words apart.
 WORD = regex.compile(rf"(?V1)(?!.*[{UNSPACED}])\p{{L}}[\p{{L}}\p{{M}}]*+")
-MAX_SIZE = 110_000  # bytes of a record
+MAX_SIZE = 150_000  # characters of a record
 STEM, MAX_ENDING = 4, 6  # letters that forms of a word share at least, and that an ending has at most
 FREQUENT = 0.0015  # of the words have an ending that counts
 MEMBER, MAX_MEMBERS = 4, 4  # letters of each part of a compound, and how many parts it has
@@ -40,8 +41,6 @@ CACHED = 1 << 14  # words
 class WordForms:
     """The words of one side of a training corpus, without regard to case, and what can be formed of them."""
 
-    RECORD: ClassVar = "target_words.txt.gz"  # in a model folder: a sorted list, a word on each line
-
     def __init__(self, words: Iterable[str]):
         """Take the words, the most frequent first."""
         self.by_frequency = tuple(dict.fromkeys(map(str.casefold, words)))
@@ -54,21 +53,27 @@ class WordForms:
         counts = Counter(token for text in texts for token in TOKEN.findall(text.casefold()))
         return cls(sorted(filter(WORD.fullmatch, counts), key=lambda word: (-counts[word], word)))
 
-    def as_bytes(self) -> bytes:
-        """Return the record: the same words make the same bytes. Of too many words it leaves out the rarest."""
+    def packed(self) -> str:
+        """Return the words for a record: the same ones make the same text. Of too many, the rarest are left out."""
         words = self.by_frequency
         while True:
             text = "".join(f"{word}\n" for word in sorted(words)).encode()
-            record = gzip.compress(text, mtime=0)
-            if len(record) <= MAX_SIZE and len(text) <= MAX_RECORD_SIZE:
-                return record
+            packed = base64.b64encode(gzip.compress(text, mtime=0)).decode()
+            if len(packed) <= MAX_SIZE and len(text) <= MAX_RECORD_SIZE:
+                return packed
             words = words[: len(words) * 9 // 10]
 
     @classmethod
-    def load(cls, folder: Path) -> "WordForms | None":
-        """Read the record of a folder, None without one. Raise DragomanError where it is too large, or no such text."""
-        text = read_listed(folder / cls.RECORD)
-        return None if text is None else cls(text.splitlines())
+    def unpack(cls, packed: str) -> "WordForms":
+        """Return packed words, which a stranger may have written. Raise ValueError where they are no such text."""
+        try:
+            with gzip.open(io.BytesIO(base64.b64decode(packed, validate=True))) as file:
+                text = file.read(MAX_RECORD_SIZE + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(str(error)) from None
+        if len(text) > MAX_RECORD_SIZE:
+            raise ValueError(f"it has more than {MAX_RECORD_SIZE:,} bytes")
+        return cls(text.decode().splitlines())
 
     @cached_property
     def keys(self) -> frozenset[str]:

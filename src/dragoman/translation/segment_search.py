@@ -99,7 +99,8 @@ class SegmentSearch:
     @cached_property
     def source_forms(self) -> WordForms | None:
         """The words of the training sources; None where nobody knows."""
-        return WordForms(self.safeguards.known_words.words) if self.safeguards.known_words else None
+        known = self.safeguards.known_words
+        return WordForms.from_texts(known.words) if known else None
 
     @cached_property
     def forms(self) -> WordForms | None:
