@@ -1,7 +1,4 @@
-"""Calibration: is the probability that a model gives to words and outputs the share of them that are right?
-
-N is the number of words or outputs, of all seeds together; an array that says yes or no has 1 and 0.
-"""
+"""Calibration: is the probability that a model gives to words and outputs the share of them that are right?"""
 
 from typing import Any, NamedTuple
 
@@ -27,15 +24,14 @@ BEAM = "beam of 4"
 SEARCHES = {"sampling": 0, "greedy search": 1, BEAM: 4}  # beams; 0: tokens are drawn at random
 BINS = 10  # of equal width
 CLEARLY = 0.01  # from which on probabilities or areas differ
-
 Floats = NDArray[np.float64]
 
 
 class Judged(NamedTuple):
-    """Give probabilities from a model, and whether what they were given to is right."""
+    """Give the probabilities of N words or outputs, and which of them are right."""
 
     p: Floats  # (N,)
-    right: Floats  # (N,)
+    right: Floats  # (N,): 1 or 0
 
     @property
     def excess(self) -> float:
@@ -55,12 +51,12 @@ class Judged(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """Describe the outputs of a search, one for each unseen sentence."""
+    """Describe the N outputs of a search, one for each unseen sentence of each seed."""
 
     log_p: Floats  # (N,): of all tokens together, in nats
     tokens: Floats  # (N,): how many, with EOS
-    right: Floats  # (N,): whether all of them are
-    long: Floats  # (N,): whether the reference has more than MIDDLE words
+    right: Floats  # (N,): 1 where all of them are, else 0
+    long: Floats  # (N,): 1 where the reference has more than MIDDLE words, else 0
 
     def means(self) -> tuple[float, ...]:
         """Return the mean probability, the share that is right, their difference, and the log-probability per token."""
@@ -111,8 +107,8 @@ def claims(words: dict[str, Judged], outputs: dict[tuple[str, str], Outputs]) ->
     _, _, excess, _ = zip(*(outputs[PLAIN, search].means() for search in SEARCHES), strict=True)
     verdicts = {
         f"Without smoothing the preferred words have a mean probability of {plain.p.mean():.3f}, and "
-        f"{plain.right.mean():.3f} are right: the model is [over-confident|not over-confident].": plain.excess
-        > CLEARLY,
+        f"{plain.right.mean():.3f} are right: the model is [over-confident|not "
+        "over-confident].": plain.excess > CLEARLY,
         f"The probability minus the accuracy was {early.excess:+.3f} after a quarter of the steps and is "
         f"{plain.excess:+.3f} after all: learning longer from the same sentences [makes a model more over-confident|"
         "does not make a model more over-confident].": plain.excess > early.excess + CLEARLY,
