@@ -56,6 +56,7 @@ SECTIONS = {
         "schedule": "the learning rate of equation 3, with and without warm-up",
         "label-smoothing": "smoothed targets: the best loss that can be reached, and what they do to probabilities",
         "length-penalty": "beam search and the length penalty",
+        "calibration": "probability is not truth: words, outputs of a search, length; with and without smoothing",
     },
 }
 

@@ -74,12 +74,13 @@ def with_noise(pairs: list[Pair], seed: int) -> list[Pair]:
     return replaced
 
 
-def train_on_noise(smoothing: float, steps: int, seed: int) -> Transformer:
-    """Train a fresh model for so many steps on the same CORPUS noisy pairs, again and again; return it in eval mode."""
+def train_on(pairs: list[Pair], smoothing: float, steps: int, seed: int) -> Transformer:
+    """Train a fresh model for so many steps on the same pairs, again and again; return it in eval mode. pairs: of words
+    from the vocabulary of TASK, a multiple of BATCH.
+    """
     torch.manual_seed(seed)
-    model = Transformer(CONFIG, TASK.vocabulary)
-    pairs, random = with_noise(TASK.pairs(CORPUS, seed), seed), np.random.default_rng(seed)
-    order = (chosen for _ in itertools.count() for chosen in random.permutation(CORPUS).reshape(-1, BATCH))
+    model, random = Transformer(CONFIG, TASK.vocabulary), np.random.default_rng(seed)
+    order = (chosen for _ in itertools.count() for chosen in random.permutation(len(pairs)).reshape(-1, BATCH))
 
     def loss() -> Tensor:
         batch = make_batch([pairs[i] for i in next(order)])
@@ -88,6 +89,11 @@ def train_on_noise(smoothing: float, steps: int, seed: int) -> Transformer:
 
     minimise(model, loss, steps, lambda step: paper_rate(step, CONFIG.d_model, WARMUP) / 4)
     return model.eval()
+
+
+def train_on_noise(smoothing: float, steps: int, seed: int) -> Transformer:
+    """Train a fresh model as `train_on` does, on CORPUS noisy pairs."""
+    return train_on(with_noise(TASK.pairs(CORPUS, seed), seed), smoothing, steps, seed)
 
 
 @dataclass(frozen=True)

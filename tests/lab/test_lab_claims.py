@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 import torch
 from korean import english
@@ -17,6 +18,7 @@ from dragoman_lab import (
     EXPERIMENTS,
     activations,
     additive,
+    calibration,
     comparisons,
     complexity,
     context,
@@ -403,6 +405,31 @@ def length_penalty_results() -> list[Claims]:
     return [claimed, contrary, flat]
 
 
+def calibration_results() -> list[Claims]:
+    def words(*pairs: tuple[float, int]) -> dict[str, calibration.Judged]:
+        """Of each setting ten words with one probability, and how many of them are right."""
+        each = [calibration.Judged(np.full(10, p), np.arange(10) < right) for p, right in pairs]
+        return dict(zip(calibration.SETTINGS, each, strict=True))
+
+    def outputs(log_p: list[float], tokens: list[int], *scales: float) -> dict[tuple[str, str], calibration.Outputs]:
+        """Of each search two wrong outputs and two right ones, a short one and a long one each."""
+        rows = np.array([log_p, tokens, [0, 0, 1, 1], [0, 1, 0, 1]], dtype=float)
+        by_search = {
+            search: calibration.Outputs(rows[0] * scale, *rows[1:])
+            for search, scale in zip(calibration.SEARCHES, scales, strict=True)
+        }
+        return {(name, search): each for name in calibration.SETTINGS for search, each in by_search.items()}
+
+    by_length, by_quality = ([-1.0, -3, -0.2, -2], [2, 5, 2, 10]), ([-3.0, -3, -0.2, -0.2], [4, 4, 4, 4])
+    claimed = calibration.claims(words((0.91, 9), (0.95, 9), (0.97, 10)), outputs(*by_length, 1, 0.5, 0.1))
+    contrary = calibration.claims(words((0.95, 9), (0.85, 9), (0.95, 9)), outputs(*by_quality, 0.1, 0.5, 5))
+    true = calibration.claims(words((0.9, 9), (0.9, 9), (0.9, 9)), outputs(*by_quality, 5, 5, 5))
+    worse = calibration.claims(words((0.95, 9), (0.95, 9), (0.75, 9)), outputs(*by_quality, 0.1, 1, 0.5))
+    assert not any(nth(claims, n) for claims in (contrary, true) for n in range(11))
+    assert [nth(worse, n) for n in range(5)] == [True, False, True, False, False]  # smoothing too, but too much of it
+    return [claimed, contrary]
+
+
 def self_focus_results() -> list[Claims]:
     return [
         self_focus.claims(dict(zip(self_focus.WAYS, own, strict=True)), 1 / 3)
@@ -499,7 +526,7 @@ KNOWN = {
 
 
 TRAIN_LONGEST = {
-    *("recall", "head-by-head", "schedule", "label-smoothing", "pre-post-norm", "residuals"),
+    *("recall", "head-by-head", "schedule", "label-smoothing", "calibration", "pre-post-norm", "residuals"),
     *("unscaled-training", "learned-positions", "feed-forward", "restricted"),
     *("heads", "additive", "norms", "context", "shared-projections"),
 }

@@ -16,7 +16,7 @@ from dragoman.model.attention import explicit_attention, fused_attention
 from dragoman.model.recurrent import PlainRNN
 from dragoman.model.transformer import Transformer
 from dragoman.training.optimizer import paper_rate
-from dragoman_lab import complexity, feed_forward, label_smoothing, restricted, schedule, table_3
+from dragoman_lab import calibration, complexity, feed_forward, label_smoothing, restricted, schedule, table_3
 from dragoman_lab import length_penalty as beams
 
 # The feed-forward network.
@@ -300,3 +300,54 @@ def test_targets_have_fillers_as_often_as_said():
     fillers = sum(len(target) - len(source) for source, target in pairs)
     assert fillers / sum(len(source) for source, _ in pairs) == pytest.approx(beams.OFTEN, abs=0.05)
     assert max(max(target) for _, target in pairs) < task.vocabulary
+
+
+# Calibration.
+
+
+@pytest.mark.parametrize(
+    ("p", "right", "excess", "error"),
+    [
+        ([0.75] * 4, [1, 1, 1, 0], 0, 0),
+        ([1.0] * 4, [1, 1, 0, 0], 0.5, 0.5),
+        ([0.25, 0.75], [1, 0], 0, 0.75),  # wrong in both bins, and right on average
+        ([0.72, 0.78], [1, 0], 0.25, 0.25),  # of one bin
+    ],
+)
+def test_calibration_error_is_the_mean_gap_within_bins(p: list[float], right: list[int], excess: float, error: float):
+    judged = calibration.Judged(np.array(p), np.array(right, dtype=float))
+    assert (judged.excess, judged.error) == (pytest.approx(excess), pytest.approx(error))
+    assert sum(share for share, _, _ in judged.bins()) == 1
+
+
+def test_area_is_the_share_of_pairs_in_order():
+    score, wrong = np.array([3.0, 1, 2, 0, 1]), np.array([True, True, False, False, False])
+    pairs = [(a > b) + (a == b) / 2 for a in score[wrong] for b in score[~wrong]]
+    assert calibration.area(score, wrong) == pytest.approx(sum(pairs) / 6)
+    assert calibration.area(-score, wrong) == pytest.approx(1 - sum(pairs) / 6)
+    assert calibration.area(score, wrong | True) == 0.5
+
+
+def test_outputs_are_right_where_every_token_is_that_of_the_reference():
+    """The references are what the same search gave before, all but the first of them."""
+    pairs, width = calibration.REVERSING.pairs(50, 1), calibration.SEARCHES[calibration.BEAM]
+    model = label_smoothing.train_on(pairs, 0.0, 20, 1)
+    sources = [source for source, _ in pairs]
+    before = [h for h in beams.best_hypotheses(model, sources, width, 0.0, 40) if h.finished]
+    assert len(before) == 50
+    references = [[3, *before[0].tokens], *(h.tokens for h in before[1:])]
+    outputs = calibration.search_outputs(model, list(zip(sources, references, strict=True)), calibration.BEAM)
+    assert outputs.right.tolist() == [0.0, *[1.0] * 49]
+    assert outputs.log_p.tolist() == pytest.approx([h.score for h in before])
+    assert outputs.tokens.tolist() == [len(h.tokens) + 1 for h in before]
+    assert outputs.long.tolist() == [len(reference) > 7.5 for reference in references]
+
+
+def test_sampled_outputs_are_less_probable_than_searched_ones():
+    model = label_smoothing.train_on(calibration.REVERSING.pairs(50, 1), 0.0, 20, 1)
+    outputs = {
+        search: calibration.search_outputs(model, calibration.REVERSING.pairs(50, 2), search)
+        for search in calibration.SEARCHES
+    }
+    sampled, greedy, beam = (float(each.log_p.sum()) for each in outputs.values())
+    assert sampled < greedy < beam
