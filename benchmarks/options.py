@@ -208,6 +208,25 @@ class Verbatim:
     "number of turns with and without safeguards where time is measured"
 
 
+@dataclass(frozen=True)
+class Confidence:
+    """Measure how far the confidence in translations can be trusted, also where a model is lost, and its cost.
+
+    $ python -m benchmarks confidence -m runs/en-de --test test.tsv --other verses.tsv
+    """
+
+    model: Model
+    "model folder with a record of confidence, run folder or hub:USER/NAME"
+    test: Annotated[str, tyro.conf.arg(metavar="CORPUS")]
+    "sentence pairs that took no part in training"
+    other: Annotated[str, tyro.conf.arg(metavar="CORPUS")]
+    "pairs of another domain; only their sources are used"
+    threads: int = 1
+    "CPU threads"
+    rounds: int = 5
+    "number of turns with and without the record where time is measured"
+
+
 MEASUREMENTS = {
     "training": Training,
     "quality": Quality,
@@ -217,6 +236,7 @@ MEASUREMENTS = {
     "memory": Memory,
     "serving": Serving,
     "verbatim": Verbatim,
+    "confidence": Confidence,
 }
 
 

@@ -52,7 +52,7 @@ FLAGS = {
     "train --preset lstm": TRAIN + RECURRENT,
     "translate": f"""
 -m --model --ensemble -i --input -o --output --input-format --output-format
---word-scores --alignment --text-key --translate-key --as-lines
+--word-scores --alignment --confidence --min-confidence --text-key --translate-key --as-lines
 --tag --target-tag --prefix --glossary --forbid --forbid-exact --placeholders --no-placeholders
 --keep-numbers --no-keep-numbers --keep --keep-file
 --detect-faults --no-detect-faults --sentence-case --no-sentence-case --visible-characters --no-visible-characters
@@ -66,10 +66,10 @@ FLAGS = {
     "verify": "--json",
     "average": "--out --last",
     "evaluate": "-m --model --translations --ensemble --device --threads --tokenize -o --output --sentences --details "
-    + f"--against --against-file --robustness --variation --json {ONE_BEST}",
+    + f"--against --against-file --robustness --variation --confidence --json {ONE_BEST}",
     "score": "-m --model --threads --json",
     "align": "-m --model --layer --head --measure --threshold --soft --text --subwords --threads",
-    "calibrate": "-m --model --out --threads",
+    "calibrate": "-m --model --out --dev --threshold --threads",
     "info": "--preset --vocabulary --diagram --system --json",
     "insight": "--pairs --sentence --subwords --out --language --threads",
     "inspect": "-m --model --translation --tag --target-tag --out --html --json --view --sample --kind --layer --head "

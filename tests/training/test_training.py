@@ -43,6 +43,7 @@ from conftest import (
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
+from dragoman.confidence.estimate import Confidence
 from dragoman.config import AttentionConfig, ModelConfig, RunConfig, SearchConfig, read_toml
 from dragoman.config.presets import PRESETS
 from dragoman.data.batches import Batch
@@ -54,6 +55,7 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation.metrics import evaluate
 from dragoman.model import build
 from dragoman.model_folder import read_model, verify_files
+from dragoman.text.word_forms import WordForms
 from dragoman.training import batch_loader, batch_size, limits, loop, run, validation
 from dragoman.training.checkpoint import TrainingProgress, checkpoints, lasting_checkpoints, save_checkpoint, step_of
 from dragoman.training.distributed import ProcessGroup
@@ -1131,3 +1133,26 @@ def test_run_is_not_resumed_with_other_subwords(trained: Path, corpus: Corpus, t
         run_training(run_config(corpus, out, max_steps=81, validate_every=40))
     shutil.copy((out / "last").resolve() / "tokenizer.json", file)  # as the message says
     run_training(run_config(corpus, out, max_steps=81, validate_every=40))
+
+
+def test_training_ends_with_a_record_of_confidence(corpus: tuple[str, str], pairs, tmp_path: Path):
+    dev = write_tsv(tmp_path / "dev.tsv", pairs[:60])
+    whole = run_config((corpus[0], dev), tmp_path / "whole")
+    notebook = run_training(whole)
+    assert any("confidence: AUC" in line for line in notebook.logged)
+    best = tmp_path / "whole" / "best"
+    verify_files(best)
+    record = (best / Confidence.RECORD).read_bytes()
+    assert Confidence.load(best).reliability.pairs == 60
+    assert WordForms.unpack(Confidence.load(best).words).words
+    run_training(whole)  # it is finished already
+    assert (best / Confidence.RECORD).read_bytes() == record
+    parts = run_config((corpus[0], dev), tmp_path / "parts")
+    run_training(with_training(parts, max_steps=6))
+    first = (tmp_path / "parts" / "best" / Confidence.RECORD).read_bytes()
+    run_training(parts)
+    assert (tmp_path / "parts" / "best" / Confidence.RECORD).read_bytes() == record
+    assert first != record
+    few = run_config(corpus, tmp_path / "few")
+    run_training(few)
+    assert Confidence.load(tmp_path / "few" / "best") is None

@@ -59,7 +59,7 @@ def test_confidence_is_that_of_the_record(translator: Translator, pairs):
     assert translator.translate(source).confidence == translator.confidence.judge(best.estimate.chrf)
 
 
-def test_confidence_does_not_depend_on_the_others_or_on_the_penalty_of_length(translator: Translator, pairs):
+def test_confidence_does_not_depend_on_the_others(translator: Translator, pairs):
     sources = [source for source, _ in pairs[:12]]
     together = [each.confidence for each in translator.translate(sources)]
     assert together == [translator.translate(source).confidence for source in sources]
@@ -165,10 +165,10 @@ def test_calibrate_measures_for_another_threshold(measured: Path, dragoman: Call
 
 
 def test_info_shows_the_reliability(measured: Path, trained: Path, dragoman: Callable):
-    assert "that chrF is at least 30: AUC" in dragoman("info", "-m", measured).out
-    described = json.loads(dragoman("info", "-m", measured, "--json").out)["confidence"]
+    assert "that chrF is at least 30: AUC" in dragoman("info", measured).out
+    described = json.loads(dragoman("info", measured, "--json").out)["confidence"]
     assert described["pairs"] == sum(count for _, _, count in described["bins"]) == 190
-    assert json.loads(dragoman("info", "-m", trained, "--json").out)["confidence"] is None
+    assert json.loads(dragoman("info", trained, "--json").out)["confidence"] is None
 
 
 def test_record_has_the_words_of_the_targets(measured: Path, trained: Path, dragoman: Callable, corpus, tmp_path: Path):
@@ -177,3 +177,18 @@ def test_record_has_the_words_of_the_targets(measured: Path, trained: Path, drag
     assert words.explains("고양이가") or words.explains("개가")
     assert not words.explains("비행기")
     assert Confidence.load(measured).words == ""
+
+
+def test_evaluate_judges_the_confidence(measured: Path, trained: Path, dragoman: Callable, corpus, tmp_path: Path):
+    ran = dragoman("evaluate", "-m", measured, corpus[0], "--confidence", "--json")
+    judged = json.loads(ran.out)
+    curve = judged["curve"]
+    assert judged["threshold"] == 30.0
+    assert [each["chrf"] for each in curve[:1]] == pytest.approx([curve[0]["oracle"]])  # nothing is dropped
+    assert all(each["chrf"] <= each["oracle"] + 1e-9 for each in curve)
+    assert [each["confidence"] for each in curve] == sorted(each["confidence"] for each in curve)
+    assert sum(count for _, _, count in judged["reliability"]["bins"]) == 190
+    assert "dropping the worst" in dragoman("evaluate", "-m", measured, corpus[0], "--confidence").out
+    for flags in (["--details"], ["--robustness"], ["--against", trained], ["--ensemble", trained]):
+        assert dragoman("evaluate", "-m", measured, corpus[0], "--confidence", *flags).code == 2
+    assert dragoman("evaluate", "-m", trained, corpus[0], "--confidence").code == 2

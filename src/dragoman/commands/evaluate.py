@@ -34,6 +34,7 @@ class Options:
     $ dragoman evaluate -m runs/en-ko test.tsv --against runs/en-ko-big
     $ dragoman evaluate --translations ours.txt test.tsv --against-file theirs.txt
     $ dragoman evaluate -m runs/en-ko test.tsv --robustness
+    $ dragoman evaluate -m runs/en-ko test.tsv --confidence
     """
 
     test: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS ...")]
@@ -65,6 +66,8 @@ class Options:
     "instead, what is left of the score where sources are in capitals, have typos and the like (docs/robustness.md)"
     variation: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME")] = ()
     "with --robustness: only this variation, such as 'typos'; may be given several times"
+    confidence: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "instead, how far the confidence in translations is to be trusted, and what dropping the least sure gains"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print one JSON object"
 
@@ -108,6 +111,8 @@ def main(arguments: list[str]) -> None:
             print(warning, file=sys.stderr)
         if options.robustness:
             return print_robustness(options, translator, corpus)
+        if options.confidence:
+            return print_confidence(options, translator, corpus)
         translations = translate_corpus(translator, corpus, options.model)
     if other:
         theirs = translate_corpus(other, corpus, str(options.against))
@@ -147,8 +152,11 @@ def check_options(options: Options) -> None:
     if (options.model is None) == (options.translations is None):
         raise UsageError("give what to measure: a model (-m FOLDER), or a file of translations (--translations FILE)")
     alone = (options.translations, options.output, options.sentences, options.against, options.against_file)
-    if options.robustness and (options.details or any(alone)):
-        raise UsageError("--robustness prints a table of its own, of one model: leave out the flags for other output")
+    for name, given in (("robustness", options.robustness), ("confidence", options.confidence)):
+        if given and (options.details or any(alone) or options.ensemble * (name == "confidence")):
+            raise UsageError(f"--{name} prints a table of its own, of one model: leave out the flags for other output")
+    if options.robustness and options.confidence:
+        raise UsageError("--robustness and --confidence print a table each: give one of them")
     if options.variation and not options.robustness:
         raise UsageError("--variation is a part of --robustness: add that")
     if options.against and options.against_file:
@@ -175,6 +183,22 @@ def print_robustness(options: Options, translator: "Translator", corpus: "Corpus
         print_json({"variations": [{**asdict(row), "kept": row.kept} for row in rows]})
     else:
         print(as_table(rows))
+
+
+def print_confidence(options: Options, translator: "Translator", corpus: "Corpus") -> None:
+    """Print what the references say of the confidence in translations."""
+    from dragoman.evaluation.confidence import judge_confidence
+    from dragoman.translation.translator import CALIBRATE
+
+    if translator.confidence is None:
+        raise UsageError(f"{options.model}: --confidence needs a model that knows how sure it may be: {CALIBRATE}")
+    sources, references = zip(*corpus.pairs, strict=True)
+    translations = translator.translate(sources, corpus.tags, target_tags=corpus.target_tags)
+    judgement = judge_confidence(translations, references, translator.confidence)
+    if options.json:
+        print_json(asdict(judgement))
+    else:
+        print(judgement)
 
 
 def translate_corpus(translator: "Translator", corpus: "Corpus", name: str) -> list[str]:

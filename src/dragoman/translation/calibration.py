@@ -42,7 +42,7 @@ ALIGNED = 10_000  # pairs that the heads are measured on
 SAMPLE = 2_000  # texts of a side that are read
 USUAL = 99  # percent
 WORDS_JUDGED = 200  # translations whose words are judged
-JUDGED, FEWEST_JUDGED, DISTORTED = 800, 50, 50  # pairs that a confidence is fitted to; of these, with each distortion
+JUDGED, FEWEST_JUDGED, DISTORTED = 600, 50, 50  # pairs that a confidence is fitted to; of these, with each distortion
 THRESHOLD = 50.0  # chrF that a translation is good enough with
 LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 
