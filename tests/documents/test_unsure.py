@@ -130,7 +130,9 @@ def marked_units(data: bytes) -> list[bool]:
     """Return of each unit or segment whether it is marked. Their children are in the order of the schemas."""
 
     def name(element: Element) -> str:
-        return element.tag.rpartition("}")[2]
+        namespace, _, name = element.tag.rpartition("}")
+        assert namespace.startswith("{urn:oasis:names:tc:xliff:document:")
+        return name
 
     marks = []
     for unit in defusedxml.ElementTree.fromstring(data).iter():
@@ -148,7 +150,7 @@ def marked_units(data: bytes) -> list[bool]:
 @pytest.mark.parametrize(
     ("suffix", "text"), [(".po", PO), (".po", PO.replace("\n", "\r\n")), (".xlf", NOTES), (".xliff", SUB_STATE)]
 )
-def test_exactly_the_unsure_are_marked_and_all_else_is_as_it_is_without(suffix: str, text: str):
+def test_exactly_the_unsure_are_marked_and_nothing_else_changes(suffix: str, text: str):
     data, marks = text.encode(), marked_messages if suffix == ".po" else marked_units
     document, owner = read_document(data, suffix), owners(data, suffix)
     outputs = list(map(upper, document.texts))
@@ -167,7 +169,7 @@ def test_exactly_the_unsure_are_marked_and_all_else_is_as_it_is_without(suffix: 
         assert again.fill(again.texts) == filled
 
 
-def test_fuzzy_line_has_the_line_end_of_the_message_and_joins_its_flags():
+def test_fuzzy_line_ends_as_its_message_or_joins_its_flags():
     data = PO.replace("\n", "\r\n").encode()
     document = read_document(data, ".po")
     lines = document.fill(list(map(upper, document.texts)), unsure=range(99)).decode().split("\n")
