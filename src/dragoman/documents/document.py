@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -40,13 +40,15 @@ class Passage:
     """A span of the original with one or more texts, and a function that writes their translations in its place.
 
     The function gets a translation for each text, one line without space around it. A passage may lie inside a span
-    that another one keeps.
+    that another one keeps. `marked`: what takes its place where a translation is unsure, with the same texts and a mark
+    for whoever reviews them, which may need a longer span; None where the format has no such mark.
     """
 
     start: int
     end: int
     texts: tuple[str, ...]
     render: Callable[[Sequence[str]], Content]
+    marked: "Passage | None" = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Document:
     `skipped`: what is left alone although it may be text. `readable`: False for a document that is not in its format,
     which has no texts; the first of `skipped` says why. `left`: of a catalogue, how many messages are not translated
     because of their state, which is the key: {'translated before': 30, 'fuzzy': 2}; None for other documents. `entry`:
-    what such a message is called.
+    what such a message is called. `mark`: as what it is marked if its translation is unsure; '' where nothing can be.
     """
 
     def __init__(
@@ -82,12 +84,13 @@ class Document:
         decoded: bool = False,
         left: Mapping[str, int] | None = None,
         entry: str = "message",
+        mark: str = "",
     ):
         """Take the original, how to encode it, its passages, and among them its labels.
 
         decoded: whether it was given as characters. Then none of them stands for bytes that could not be decoded.
         """
-        self.left, self.entry = left, entry
+        self.left, self.entry, self.mark = left, entry, mark
         self.original, self.encoding, self.skipped, self.readable = original, encoding, list(skipped), readable
         self.passages: list[Passage] = []
         self.labels: list[Label] = []
@@ -117,22 +120,27 @@ class Document:
             lines += [line] * len(passage.texts)
         return lines
 
-    def fill(self, translations: Sequence[str], source: str = "", target: str = "") -> bytes:
+    def fill(
+        self, translations: Sequence[str], source: str = "", target: str = "", unsure: Collection[int] = ()
+    ) -> bytes:
         """Return the bytes of the document with `translations`, one for each of its texts, in their places.
 
         A text stays as it was, byte for byte, where its translation is the same or has lost all words. source, target:
         the codes of the languages, such as 'en' and 'pt-BR', for a page to say which one it is in; '' for an unknown
-        one. Raise UsageError where there are not as many translations as texts, DragomanError where the document's
-        encoding cannot write one.
+        one. unsure: the numbers, from 0, of translations that somebody must review: a catalogue gets them with a mark,
+        other documents keep these texts. Raise UsageError where there are not as many translations as texts,
+        DragomanError where the document's encoding cannot write one.
         """
-        return self.encoding.encode(self.fill_text(translations, source, target))
+        return self.encoding.encode(self.fill_text(translations, source, target, unsure))
 
-    def fill_text(self, translations: Sequence[str], source: str = "", target: str = "") -> str:
+    def fill_text(
+        self, translations: Sequence[str], source: str = "", target: str = "", unsure: Collection[int] = ()
+    ) -> str:
         """Return what `fill` does as characters. Raise UsageError where it does."""
         if len(translations) != len(self.texts):
             given, texts = plural(len(translations), "translation"), plural(len(self.texts), "text")
             raise UsageError(f"{given} for a document with {texts}: give one for each")
-        changes = self.changes(translations)
+        changes = self.changes(translations, unsure)
         if changes:
             changes += self._label_changes(source, target)
         changes.sort(key=lambda change: (change.passage.start, -change.passage.end))
@@ -145,17 +153,23 @@ class Document:
             if new is not None:
                 yield Change(Passage(label.start, label.end, (), partial(_given, [new])), [])
 
-    def changes(self, translations: Sequence[str]) -> list["Change"]:
-        """Return the passages whose translations have words and are not the same, one translation for each text."""
-        given = iter(translations)
+    def changes(self, translations: Sequence[str], unsure: Collection[int] = ()) -> list["Change"]:
+        """Return the passages whose translations have words and are not the same, one translation for each text.
+
+        unsure: see `fill`. A passage is marked if one of its translations is unsure.
+        """
+        given = enumerate(translations)
         changes: list[Change] = []
         for passage in self.passages:
+            numbered = list(islice(given, len(passage.texts)))
+            marked = passage.marked if any(number in unsure for number, _ in numbered) else None
+            kept = () if marked else unsure
             new = [
-                old if text == old or loses_words(old, line := as_line(text)) else line
-                for old, text in zip(passage.texts, islice(given, len(passage.texts)), strict=True)
+                old if text == old or number in kept or loses_words(old, line := as_line(text)) else line
+                for old, (number, text) in zip(passage.texts, numbered, strict=True)
             ]
             if new != list(passage.texts):
-                changes.append(Change(passage, new))
+                changes.append(Change(marked or passage, new, marked is not None))
         return changes
 
     def _rewrite(self, span: Span, changes: Sequence["Change"]) -> str:
@@ -164,7 +178,7 @@ class Document:
         position = span.start
         index = 0
         while index < len(changes):
-            passage, new = changes[index]
+            passage, new, _ = changes[index]
             inside = changes[index + 1 : bisect_left(changes, passage.end, index + 1, key=change_start)]
             pieces.append(self.original[position : passage.start])
             for part in passage.render(new):
@@ -179,10 +193,11 @@ class Document:
 
 
 class Change(NamedTuple):
-    """A passage, and what replaces its texts."""
+    """A passage, what replaces its texts, and whether it is marked for a review."""
 
     passage: Passage
     translations: list[str]
+    marked: bool = False
 
 
 def change_start(change: Change) -> int:

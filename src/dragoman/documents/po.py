@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from gettext import c2py
 from itertools import chain, islice
@@ -32,6 +32,7 @@ class Message:
     lines: dict[str, list[str]] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
     fuzzy: bool = False
+    mark: tuple[int, str] | None = None  # where a mark is inserted that makes it fuzzy, and the mark
     unreadable: bool = False
 
     def add(self, key: str, span: Span, string: str) -> None:
@@ -82,7 +83,7 @@ def parse_po(data: bytes) -> Document:
         lines = plural(len(bad_lines), "line")
         reason = f"not PO: {lines}, the first here; the messages that they are in are left untranslated"
         skipped.append(Skipped(bad_lines[0], reason))
-    return Document(original, encoding, passages, skipped, readable=message is not None, left=left)
+    return Document(original, encoding, passages, skipped, readable=message is not None, left=left, mark="fuzzy")
 
 
 def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
@@ -97,6 +98,8 @@ def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
             if message.complete:
                 yield message
             message, key = Message(), ""
+        if match and not message.lines:
+            message.mark = fuzzy_mark(match, offset, message.mark)
         if not match or (comment is None and match["key"] in message.lines):
             if not match and after_blank and message.complete:  # of another entry, then
                 yield message
@@ -118,6 +121,20 @@ def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
         offset += len(line) + 1
     if message.complete:
         yield message
+
+
+def fuzzy_mark(line: re.Match[str], offset: int, before: tuple[int, str] | None) -> tuple[int, str] | None:
+    """Return where a mark is inserted that makes a message fuzzy, and the mark; None if that is after this line.
+
+    It joins the last line of flags, which is all that msgfmt reads of them, or stands in front of the first keyword, or
+    of an older msgid, after which msgfmt takes no flags. offset: where the line begins; before: by the lines before it.
+    """
+    comment = line["comment"] or ""
+    if comment.startswith("#,") and comment[2:].strip():
+        return offset + line.start("comment") + len("#,"), " fuzzy,"
+    if not before and (line["key"] or comment.startswith("#|")):
+        return offset, "#, fuzzy\r\n" if line[0].endswith("\r") else "#, fuzzy\n"
+    return before
 
 
 def form_for_one(header: str) -> int:
@@ -142,7 +159,18 @@ def missing_translations(original: str, message: Message, singular: str) -> Iter
         spans = [message.spans[key] for key in empty]
         end = "\r\n" if original[spans[0].end : spans[0].end + 1] == "\r" else "\n"
         forms = list(zip(spans, texts, map(len, lines), strict=True))
-        yield Passage(spans[0].start, spans[-1].end, tuple(chain.from_iterable(lines)), partial(render, forms, end))
+        passage = Passage(spans[0].start, spans[-1].end, tuple(chain.from_iterable(lines)), partial(render, forms, end))
+        assert message.mark  # for it has a keyword
+        start, mark = message.mark
+        marked = replace(passage, start=start, render=partial(render_marked, mark, Span(start, passage.start), passage))
+        yield replace(passage, marked=marked)
+
+
+def render_marked(mark: str, before: Span, passage: Passage, translations: Sequence[str]) -> Content:
+    """Yield a mark, what is between it and the passage of a message, and what the passage writes."""
+    yield mark
+    yield before
+    yield from passage.render(translations)
 
 
 def render(forms: Sequence[tuple[Span, str, int]], end: str, translations: Sequence[str]) -> Content:

@@ -6,7 +6,8 @@ defusedxml checks that a file is plain XML, without entities; after that, a patt
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 from defusedxml import DefusedXmlException
@@ -39,6 +40,8 @@ UNTRANSLATED = {"new", "needs-translation", "needs-l10n", "initial"}
 # What a new translation is: in 1.2 an attribute of the target, in 2.x one of the segment.
 REVIEW = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}
 TRANSLATED = {"state": "translated"}
+# What tells besides that it is unsure: in 1.2 a note after the target, in 2.x this attribute.
+UNSURE = {"subState": "dragoman:unsure"}
 
 
 class Setting(NamedTuple):
@@ -120,7 +123,7 @@ def parse_xliff(data: bytes) -> Document:
         texts = list(passages(original, root, sections, left))
         reason = f"{plural(len(sections), 'CDATA section')} with text from here on: left untranslated"
         skipped = [Skipped(line_number(original, sections[0]), reason)] if sections else []
-        return Document(original, encoding, texts, skipped, left=left, entry="unit")
+        return Document(original, encoding, texts, skipped, left=left, entry="unit", mark="unsure")
     return Document(original, encoding, [], [Skipped(0, reason)], readable=False)
 
 
@@ -222,10 +225,10 @@ def unit_passages(original: str, unit: Element, setting: Setting, sections: list
     if not flows:
         return
 
-    def render(translations: Sequence[str]) -> Content:
+    def render(translations: Sequence[str], unsure: bool = False) -> Content:
         """Yield the unit from its tag to its target, or in 1.2 the target alone, with the translations in it."""
         if unit.name == "segment":
-            yield with_attributes(original[unit.start : unit.inner], TRANSLATED)
+            yield with_attributes(original[unit.start : unit.inner], TRANSLATED | UNSURE if unsure else TRANSLATED)
             yield Span(unit.inner, target.start if target else source.end)
         yield from target_tag(original, unit, source, target)
         position = source.inner
@@ -234,16 +237,27 @@ def unit_passages(original: str, unit: Element, setting: Setting, sections: list
             yield from render_markup(NOT_XML.sub("\ufffd", translation), flow.inlines)
             position = flow.end
         yield Span(position, source.inner_end)
-        yield f"</{target_name(original, source)}>"
+        yield f"</{prefixed('target', original, source)}>"
+        if unsure and unit.name == "trans-unit":
+            note = prefixed("note", original, source)
+            yield f'{space_before(original, unit, source)}<{note} from="dragoman">unsure</{note}>'
 
     start, end = (target.start, target.end) if target else (source.end, source.end)
-    yield Passage(unit.start if unit.name == "segment" else start, end, tuple(flow.text for flow in flows), render)
+    texts = tuple(flow.text for flow in flows)
+    passage = Passage(unit.start if unit.name == "segment" else start, end, texts, render)
+    yield replace(passage, marked=replace(passage, render=partial(render, unsure=True)))
 
 
-def target_name(original: str, source: Element) -> str:
-    """Return the name of the target's element, with the prefix that the source has."""
-    name = original[source.start + 1 : source.inner].split(maxsplit=1)[0].rstrip("/>")
-    return name[: len(name) - len(source.name)] + "target"
+def prefixed(name: str, original: str, source: Element) -> str:
+    """Return the name of an element with the prefix that the source has."""
+    tag = original[source.start + 1 : source.inner].split(maxsplit=1)[0].rstrip("/>")
+    return tag[: len(tag) - len(source.name)] + name
+
+
+def space_before(original: str, unit: Element, source: Element) -> str:
+    """Return the white space that is in front of the source, for an element that is added to its unit."""
+    before = original[unit.inner : source.start]
+    return before[len(before.rstrip()) :]
 
 
 def target_tag(original: str, unit: Element, source: Element, target: Element | None) -> Iterator[str]:
@@ -255,9 +269,8 @@ def target_tag(original: str, unit: Element, source: Element, target: Element | 
         tag = original[target.start : target.inner]
         tag = f"{tag[:-2].rstrip()}>" if tag.endswith("/>") else tag
     else:
-        before = original[unit.inner : source.start]
-        yield before[len(before.rstrip()) :]
-        tag = f"<{target_name(original, source)}>"
+        yield space_before(original, unit, source)
+        tag = f"<{prefixed('target', original, source)}>"
     yield with_attributes(tag, REVIEW if unit.name == "trans-unit" else {})
 
 

@@ -99,6 +99,7 @@ def translate_document(
     progress: is told how many texts are translated, and what is wrong so far. turn: in which a block is translated.
     """
     texts, lines, translated = document.texts, document.lines, []
+    unsure: set[int] = set()
     faults: list[Fault] = [*document.skipped]
     language = source or (detect_sources(call.service, ["\n".join(texts)], task.target)[0][0] if texts else task.target)
     if language == task.target:
@@ -111,10 +112,11 @@ def translate_document(
             faults += [
                 (line, flag) for line, result in zip(lines[start:], results, strict=False) for flag in result.flags
             ]
-            translated += [result.text for result in results]
+            unsure.update(number for number, result in enumerate(results, start) if result.left_out)
+            translated += [result.output for result in results]
             progress(len(translated), faults)
     call.service.usage.add(call.caller, sum(map(len, texts)))
-    return document.fill(translated, language, task.target)
+    return document.fill(translated, language, task.target, unsure)
 
 
 def safe_name(name: str, ending: str = "") -> str:

@@ -48,6 +48,16 @@ class Translation:
     def __str__(self) -> str:
         return self.text
 
+    @property
+    def output(self) -> str:
+        """Return the text, also where it was left out because it is less sure than `min_confidence`."""
+        return self.text or "".join(output for _, output in self.segments).strip()
+
+    @property
+    def left_out(self) -> bool:
+        """Return whether the text was left out; see `output`."""
+        return self.text != self.output
+
     def __repr__(self) -> str:
         return short_repr(replace(self, tokens=(), segments=self.segments if len(self.segments) > 1 else ()))
 

@@ -37,10 +37,11 @@ def translate_document(translator: Translator, options: Options, progress: LineP
         if not document.readable:
             raise DragomanError(f"{location}: {reason}; nothing is written")
         progress.log(f"{location}: {reason}")
-    languages = read_languages(fetch_model(Path(options.model))) or ()
+    languages = read_languages(fetch_model(Path(options.model))) or ("", "")
     report = TranslationReport(progress, translator, ranked=options.confidence)
     texts, lines = document.texts, document.lines
     outputs: list[str] = []
+    unsure: set[int] = set()
     with open_output(options.output) as target:  # now, so that it fails before the work where nothing can be written
         for start in range(0, len(texts), BLOCK):
             block = texts[start : start + BLOCK]
@@ -48,13 +49,18 @@ def translate_document(translator: Translator, options: Options, progress: LineP
             translations = translator.translate(block, [options.tag] * len(block), [options.prefix] * len(block))
             for line, text, translation in zip(lines[start : start + BLOCK], block, translations, strict=True):
                 report.add(f"{options.input}:{line}: '{text[:SHOWN]}'", translation)
-            outputs += [translation.text for translation in translations]
+            unsure.update(number for number, translation in enumerate(translations, start) if translation.left_out)
+            outputs += [translation.output for translation in translations]
             progress.advance(sum(map(len, block)))
-        target.write(document.fill(outputs, *languages))
+        target.write(document.fill(outputs, *languages, unsure=unsure))
         target.flush()
     report.summarise()
     if document.left is not None:
-        done = len(document.changes(outputs))
-        counts = {**document.left, "still empty": len(document.passages) - done}
-        left = "".join(f", {count:,} {state}" for state, count in counts.items() if count)
-        progress.log(f"{options.input}: {plural(done, document.entry)} translated{left}")
+        changes = document.changes(outputs, unsure)
+        counts = {
+            f"marked {document.mark}": sum(change.marked for change in changes),
+            **document.left,
+            "still empty": len(document.passages) - len(changes),
+        }
+        states = "".join(f", {count:,} {state}" for state, count in counts.items() if count)
+        progress.log(f"{options.input}: {plural(len(changes), document.entry)} translated{states}")

@@ -30,8 +30,7 @@ class TranslationReport:
             self.progress.log(f"{location}: translation flagged: {', '.join(translation.flags)}")
         self.added += 1
         if self.ranked and translation.confidence is not None:
-            output = "".join(text for _, text in translation.segments).strip()
-            insort(self.least_sure, (translation.confidence, self.added, f"{location}: {output[:SHOWN]}"))
+            insort(self.least_sure, (translation.confidence, self.added, f"{location}: {translation.output[:SHOWN]}"))
             del self.least_sure[FIRST:]
         if self.translator.cuts_sentence(translation):
             limit = self.translator.max_source_tokens
