@@ -126,6 +126,16 @@ def test_ensemble_has_no_confidence(measured: Path, trained: Path, dragoman: Cal
     assert ran.code == 2
 
 
+def test_other_engines_are_as_sure(translator: Translator, measured: Path, pairs):
+    """Scores of CTranslate2 are the same sums, so that confidence needs no more of an engine."""
+    sources = [source for source, _ in pairs[:12]]
+    other = Translator.load(measured, engine="ctranslate2").translate(sources)
+    for here, there in zip(translator.translate(sources), other, strict=True):
+        if here.text == there.text:
+            assert here.confidence == pytest.approx(there.confidence, abs=1e-3)
+    assert sum(here.text == there.text for here, there in zip(translator.translate(sources), other, strict=True)) > 8
+
+
 # Commands.
 
 

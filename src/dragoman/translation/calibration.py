@@ -4,6 +4,7 @@ Which head aligns words, how many subwords a letter takes, which words it may ha
 of these can stand in a source for a name that the model loses.
 """
 
+import math
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -42,6 +43,7 @@ ALIGNED = 10_000  # pairs that the heads are measured on
 SAMPLE = 2_000  # texts of a side that are read
 USUAL = 99  # percent
 WORDS_JUDGED = 200  # translations whose words are judged
+JUDGED_CHARACTERS = 50_000  # of the sources of all pairs, for time
 JUDGED, FEWEST_JUDGED, DISTORTED = 600, 50, 50  # pairs that a confidence is fitted to; of these, with each distortion
 THRESHOLD = 50.0  # chrF that a translation is good enough with
 LONG_WORD = re.compile(r"[^\W\d_]{4,}")
@@ -96,7 +98,9 @@ def measure_confidence(
     The sources of some are also distorted, so that there is something to be unsure of. tags: of both sides of each
     pair; words: those of the training targets, see `Confidence`. None where too few pairs can be judged.
     """
-    numbers = range(0, len(pairs), -(-len(pairs) // JUDGED)) if pairs else ()
+    characters = sum(len(source) for source, _ in pairs)
+    step = math.ceil(max(len(pairs) / JUDGED, characters / JUDGED_CHARACTERS))
+    numbers = range(0, len(pairs), max(1, step))
     few = numbers[:: -(-len(numbers) // DISTORTED)] if numbers else ()
     learning = translator.replace(confidence=unfitted(words))
     # Once: what is lost stays lost in a second search, which takes as long as ten others.

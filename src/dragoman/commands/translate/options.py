@@ -53,7 +53,7 @@ class Options:
     confidence: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "say how sure the model may be: a column of tsv, a field of jsonl, and what to read first (docs/confidence.md)"
     min_confidence: float = 0.0
-    "from 0 to 1: leave out translations that the model is less sure of; a blank line stands for each"
+    "from 0 to 1: leave out translations that the model is less sure of: blank lines; documents mark or keep them"
     text_key: str = "text"
     "field of the input objects that holds the text"
     translate_key: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
