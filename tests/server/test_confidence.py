@@ -27,7 +27,8 @@ def alone(sure_model: Path) -> Translator:
 def between(alone: Translator) -> float:
     """A confidence between those in two texts: the model is less sure of the second one."""
     more, less = (alone.translate(text).confidence for text in TEXTS)
-    assert more and less and less < more - 0.01
+    assert None not in (more, less)
+    assert less < more - 0.01
     return (more + less) / 2
 
 

@@ -32,7 +32,7 @@ class Words(NamedTuple):
 
 
 def find_segments(translated: Translated) -> Iterator[Piece]:
-    """Yield the segments of a text, in order: what was translated at once. None of a text that stayed as it is, or was left out."""
+    """Yield the segments of a text, in order: what was translated at once; none of one that stayed or was left out."""
     if not (translated.translations and translated.text):
         return
     document, shift = translated.document, 0  # how much longer the translation is so far
