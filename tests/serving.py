@@ -126,10 +126,10 @@ def detector_of(models: Models) -> Any:
     return DETECTORS[languages]
 
 
-def with_confidence(model: Path, out: Path) -> Path:
+def with_confidence(model: Path, out: Path, confidence: Confidence = CONFIDENCE) -> Path:
     """Copy a model to a folder, and write there how sure it may be. Return the folder."""
     shutil.copytree(fetch_model(model), out)
-    add_record(out, Confidence.RECORD, CONFIDENCE.as_json())
+    add_record(out, Confidence.RECORD, confidence.as_json())
     return out
 
 

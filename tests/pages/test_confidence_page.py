@@ -78,9 +78,7 @@ def test_least_sure_sentences_are_listed_first(visit, sure_server: Running, sure
     assert reading.locator("summary").inner_text() == "먼저 읽을 것"
 
 
-def test_list_is_hidden_where_nothing_is_to_be_chosen(
-    visit, server: Running, sure_server: Running
-):
+def test_list_is_hidden_where_nothing_is_to_be_chosen(visit, server: Running, sure_server: Running):
     for at, text, hidden in ((sure_server, SENTENCES, False), (sure_server, TEXTS[0], True), (server, SENTENCES, True)):
         page = visit("#source=en&target=ko", at=at)
         page.type(text)

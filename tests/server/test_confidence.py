@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import CONFIG, Running, running
+from serving import CONFIDENCE, CONFIG, NOTHING, Running, running, with_confidence
 
 from dragoman.errors import UsageError
 from dragoman.server.models import Models, open_models, parse_models
@@ -138,24 +138,31 @@ def test_model_that_was_not_measured_is_not_served_with_a_least_confidence(train
     open_models(replace(CONFIG, min_confidence=0.5), parse_models([f"en-ko={sure_model}"], None)).close(5)
 
 
-@pytest.mark.parametrize("measured", [True, False], ids=["both", "only the first"])
-def test_confidence_through_a_pivot_is_the_lesser_one(
-    sure_model: Path, trained: Path, alone: Translator, measured: bool
+@pytest.mark.parametrize(
+    ("offsets", "least"), [((50, 1000), 0.5), ((1000, 50), 0.5), ((1000, None), None), ((None, 1000), None)]
+)
+def test_confidence_through_a_pivot_is_that_of_the_less_sure_model(
+    trained: Path, tmp_path: Path, offsets: tuple[float | None, float | None], least: float | None
 ):
-    second = sure_model if measured else trained
-    models = open_models(replace(CONFIG, pivot="ko"), parse_models([f"en-ko={sure_model}", f"ko-de={second}"], "ko"))
-    through = [alone.translate(text) for text in TEXTS]
-    expected = [min(one.confidence or 2, alone.translate(one.text).confidence or 2) for one in through]
+    always = replace(CONFIDENCE, weights=NOTHING)  # whatever the text is
+    first, second = (
+        trained if offset is None else with_confidence(trained, tmp_path / side, replace(always, offset=offset))
+        for side, offset in zip("ab", offsets, strict=True)
+    )
+    models = open_models(replace(CONFIG, pivot="ko"), parse_models([f"en-ko={first}", f"ko-de={second}"], "ko"))
     with running(models, CONFIG) as started:
-        found = own(started, *TEXTS, target="de")
-        assert [one["confidence"] for one in found] == (
-            [round(sure, 4) for sure in expected] if measured else [None] * 2
-        )
-        assert [[each["confidence"] for each in one["segments"]] for one in found] == [
-            [one["confidence"]] for one in found
-        ]
+        (found,) = own(started, SENTENCES, target="de")
+        assert found["text"]
+        assert (found["confidence"], [one["confidence"] for one in found["segments"]]) == (least, [least])
         pairs = {(one["source"], one["target"]): one for one in started.ask("GET", "/api/v1/models").json["pairs"]}
-        assert (pairs["en", "ko"]["confidence"], pairs["en", "de"]["confidence"]) == (True, measured)
+        assert pairs["en", "de"]["confidence"] == (least is not None)
+        assert [pairs[pair]["confidence"] for pair in (("en", "ko"), ("ko", "de"))] == [x is not None for x in offsets]
+        request = {"texts": [SENTENCES], "source": "en", "target": "de", "min_confidence": 0.6}
+        strict = started.ask("POST", "/api/v1/translate", request)
+        assert strict.status == (200 if least else 400)
+        if least:
+            (left_out,) = strict.json["translations"]
+            assert (left_out["text"], left_out["segments"], "unsure" in left_out["flags"]) == ("", [], True)
     models.close(5)
 
 
