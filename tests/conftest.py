@@ -344,6 +344,35 @@ def server(models: Any) -> Iterator[Any]:
         yield started
 
 
+@pytest.fixture(scope="session")
+def sure_model(trained: Path, make_once: Callable[..., Path]) -> Path:
+    """The folder of that model, which knows how sure it may be."""
+    from serving import with_confidence
+
+    return make_once("sure", lambda folder: with_confidence(trained, folder / "model")) / "model"
+
+
+@pytest.fixture(scope="session")
+def sure_models(sure_model: Path) -> Iterator[Any]:
+    """The models of a server: that one."""
+    from serving import CONFIG
+
+    from dragoman.server.models import open_models, parse_models
+
+    opened = open_models(CONFIG, parse_models([f"en-ko={sure_model}"], None))
+    yield opened
+    opened.close(5)
+
+
+@pytest.fixture(scope="session")
+def sure_server(sure_models: Any) -> Iterator[Any]:
+    """A server without keys, with that model."""
+    from serving import CONFIG, running
+
+    with running(sure_models, CONFIG) as started:
+        yield started
+
+
 class Ran(NamedTuple):
     """The exit code of a command, and what it printed."""
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import socket
 import subprocess
 import sys
@@ -21,9 +22,12 @@ from typing import Any, NamedTuple
 import torch
 from deepl_contract import Contract
 
+from dragoman.confidence.estimate import Confidence, Reliability
+from dragoman.confidence.features import Features
 from dragoman.config.serve import ServeConfig
 from dragoman.decoding.pool import Pool
 from dragoman.decoding.search import Hypothesis
+from dragoman.model_folder import add_record, fetch_model
 from dragoman.server.app import App
 from dragoman.server.keys import Key
 from dragoman.server.listening import bind
@@ -95,6 +99,19 @@ class Running(NamedTuple):
 
 
 CONFIG = ServeConfig(port=0, threads=1)
+NOTHING = Features(0, 0, 0, 0, 0, 0, 0, 0)
+# Of a model that is as sure of a translation as its tokens are probable, about.
+CONFIDENCE = Confidence(
+    threshold=50.0,
+    offset=100.0,
+    weights=NOTHING._replace(log_p_per_token=100.0),
+    limits=NOTHING,
+    expected=(0.0, 100.0),
+    confidence=(0.0, 1.0),
+    lowest=-1e6,
+    reliability=Reliability(100, 0.75, 0.05, 0.03, ()),
+    word=(1.0, 1.0, 2.0),
+)
 PATIENCE = 300  # seconds that a test waits for an answer, on a machine however busy
 
 
@@ -107,6 +124,13 @@ def detector_of(models: Models) -> Any:
     if languages not in DETECTORS:
         DETECTORS[languages] = open_detector(models)
     return DETECTORS[languages]
+
+
+def with_confidence(model: Path, out: Path, confidence: Confidence = CONFIDENCE) -> Path:
+    """Copy a model to a folder, and write there how sure it may be. Return the folder."""
+    shutil.copytree(fetch_model(model), out)
+    add_record(out, Confidence.RECORD, confidence.as_json())
+    return out
 
 
 @contextlib.contextmanager

@@ -349,6 +349,7 @@ def test_models_route_lists_pairs_models_and_limits(server: Running, models: Mod
             "alignment": True,
             "aligned_by": asdict(one.translator.alignment),
             "word_scores": True,
+            "confidence": False,
             "tags": [],
         }
     ]

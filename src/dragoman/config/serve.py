@@ -79,6 +79,8 @@ class ServeConfig:
     "maximum number of characters in a request, over all of its texts"
     keep: tuple[str, ...] = ()
     "regular expression for what translations keep unchanged, besides what docs/verbatim.md lists"
+    min_confidence: Annotated[float, at_least(0), at_most(1)] = 0.0
+    "leave out translations that the model is less sure of than this, from 0 to 1: they are empty, and flagged"
     inspect_tokens: Annotated[int, at_least(0), at_most(MAX_INSPECTED)] = 128
     "maximum number of tokens on each side of an inspected sentence; 0: no inspections"
     rate: CountOrZero = 1_000_000

@@ -8,6 +8,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 disable_created_metrics()  # which say when each was made
 BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+TENTHS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 class Metrics:
@@ -32,6 +33,14 @@ class Metrics:
         self.characters = counter("dragoman_characters", "characters of accepted requests; of documents, bytes")
         self.seconds = Histogram(
             "dragoman_seconds", "time from a request to its answer", buckets=BUCKETS, registry=self.registry
+        )
+        # A pair without it, whose models know nothing of their confidence, has no series.
+        self.confidence = Histogram(
+            "dragoman_confidence",
+            "confidence in the translation of a line, or of a text of a document, by pair of languages",
+            ["pair"],
+            buckets=TENTHS,
+            registry=self.registry,
         )
         self.wait = gauge(
             "dragoman_wait_seconds",

@@ -26,7 +26,7 @@ from dragoman.text.languages import read_languages
 from dragoman.text.tags import LanguageTags
 from dragoman.translation.engines import torch_engine
 from dragoman.translation.safeguards import Safeguards
-from dragoman.translation.translator import Translator
+from dragoman.translation.translator import CALIBRATE, Translator
 
 WARM_UP = "This is a sentence, and this server translates it before it says that it is ready."
 CROWD = 8  # sentences at once, which show how fast a model is with many requests
@@ -233,6 +233,9 @@ def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
                 threads=threads,
                 replicas=replicas,
             )
+            if config.min_confidence and translator.confidence is None:
+                why = "--min-confidence needs a model that knows how sure it may be"
+                raise UsageError(f"{source.folder}: {why}: {CALIBRATE}")
             engine = translator.engine
             pool = Pool(
                 engine,

@@ -12,7 +12,7 @@ from dragoman.text import verbatim
 from dragoman.text.glossary import MAX_TERM_LENGTH
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.translation import Translation
-from dragoman.translation.translator import Translator
+from dragoman.translation.translator import CALIBRATE, Translator, left_out
 
 MAX_FORBIDDEN, MAX_TERMS, MAX_TARGETS = 100, 50_000, 10  # words of a request; terms; translations of a term
 
@@ -29,6 +29,7 @@ class Task:
     tag: str = ""  # '' for that of the model
     prefixes: str | Sequence[str] = ""  # one for each text, or one for all
     safeguards: Safeguards = field(default_factory=Safeguards)
+    min_confidence: float | None = None  # None: that of the server
 
 
 @dataclass(frozen=True)
@@ -74,23 +75,33 @@ def translate_lines(
 ) -> list[Translation]:
     """Return the translations of texts of one line, by one model or by two, one after the other.
 
-    The tag is for the first model. What was wrong with its translations is wrong with those of the second one.
+    The tag is for the first model. What was wrong with its translations is wrong with those of the second one, and the
+    confidence is that of the less sure one, if both have one.
     """
     *before, last = translators_of(call, source, task)
-    if not before:
-        return last.translate(lines, task.tag, prefixes)
-    (first,) = before
-    through = first.translate(lines, task.tag)
-    results = last.translate([pivot.text for pivot in through], "", prefixes)
-    return [
-        replace(
-            result,
-            finished=pivot.finished and result.finished,
-            flags=tuple(dict.fromkeys((*pivot.flags, *result.flags))),
-            retried=pivot.retried or result.retried,
-        )
-        for pivot, result in zip(through, results, strict=True)
-    ]
+    if before:
+        (first,) = before
+        through = first.translate(lines, task.tag)
+        results = last.translate([pivot.text for pivot in through], "", prefixes)
+        both = first.confidence and last.confidence
+        results = [
+            left_out(
+                replace(
+                    result,
+                    finished=pivot.finished and result.finished,
+                    flags=tuple(dict.fromkeys((*pivot.flags, *result.flags))),
+                    retried=pivot.retried or result.retried,
+                    confidences=(*pivot.confidences, *result.confidences) if both else (),
+                ),
+                last.safeguards.min_confidence,
+            )
+            for pivot, result in zip(through, results, strict=True)
+        ]
+    else:
+        results = last.translate(lines, task.tag, prefixes)
+    for sure in [result.confidence for result in results if result.confidence is not None]:
+        call.service.metrics.confidence.labels(f"{source}-{task.target}").observe(sure)
+    return results
 
 
 def translators_of(call: Call, source: str, task: Task) -> list[Translator]:
@@ -100,17 +111,20 @@ def translators_of(call: Call, source: str, task: Task) -> list[Translator]:
     """
     check_words(task.safeguards)
     beam = max(task.beam or call.service.config.beam, task.alternatives + 1)
+    least = call.service.config.min_confidence if task.min_confidence is None else task.min_confidence
     path = call.service.models.path(source, task.target)
     if len(path) > 1 and task.safeguards.glossary:
         pivot = path[0].pair.target
         raise Refusal(400, f"{source} is translated through {pivot}, so a glossary from {source} is not possible")
+    if least and not all(served.translator.confidence for served in path):
+        raise Refusal(400, f"min_confidence needs a model that knows how sure it may be: {CALIBRATE}")
     legs = []
     for served in path:
         last = served is path[-1]
         search = replace(
             served.translator.search, beam=beam, n_best=task.alternatives + 1 if last else 1, split=task.split
         )
-        safeguards = task.safeguards if last else served.translator.safeguards
+        safeguards = replace(task.safeguards, min_confidence=least) if last else served.translator.safeguards
         legs.append(served.translator_for(call.ticket, search, safeguards))
     return legs
 
@@ -118,8 +132,11 @@ def translators_of(call: Call, source: str, task: Task) -> list[Translator]:
 def put_together(document: Document, translations: Sequence[Translation], source: str, task: Task) -> Translated:
     """Return a document with its texts translated, and its alternatives: the second best of all texts, and so on.
 
-    A text with fewer alternatives than others keeps its last one. source: the language of the texts.
+    A text with fewer alternatives than others keeps its last one. Where a translation was left out, so is the whole.
+    source: the language of the texts.
     """
+    if any(line.left_out for line in translations):
+        return Translated(document, tuple(translations), "")
     ranked = [(line, *line.alternatives) for line in translations]
     count = max((len(choices) for choices in ranked), default=1)
     scores: dict[str, float] = {}

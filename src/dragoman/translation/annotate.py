@@ -2,6 +2,7 @@
 from.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import add
@@ -12,6 +13,7 @@ from torch import Tensor
 from dragoman.alignment.heads import AlignmentHead, alignment_weights
 from dragoman.alignment.links import character_links, strongest_links
 from dragoman.alignment.words import merge_tokens, words
+from dragoman.confidence.estimate import Confidence
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.forced import max_positions, score
@@ -347,6 +349,23 @@ def join_links(segments: Segments, links: Sequence[list[tuple[int, int]]]) -> li
         for source, target in of_segment
     }
     return sorted(joined)
+
+
+def judge_words(
+    confidence: Confidence,
+    outputs: Sequence[str],
+    sure: Sequence[float | None],
+    scores: Sequence[tuple[str, float]],
+) -> list[float]:
+    """Return for each word of a text the probability that it stands in a good place, see `Confidence.judge_word`.
+
+    outputs, sure: the segments of its translation and the confidence in each; scores: see `Annotator.word_scores`.
+    """
+    starts = word_offsets(outputs)
+    return [
+        confidence.judge_word(log_p, sure[bisect_right(starts, number) - 1])
+        for number, (_, log_p) in enumerate(scores[:-1])
+    ]
 
 
 def word_offsets(pieces: Sequence[str]) -> list[int]:

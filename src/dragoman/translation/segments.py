@@ -271,6 +271,7 @@ def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]
         name: tuple(term for candidate in candidates for term in getattr(candidate.wording, name))
         for name in TERM_REPORTS
     }
+    estimates = [candidate.estimate for candidate in candidates]
     return Translation(
         one_line("".join(outputs)),
         sum(candidate.hypothesis.score for candidate in candidates),
@@ -279,7 +280,7 @@ def join_candidates(segments: Sequence[Segment], candidates: Sequence[Candidate]
         tuple(dict.fromkeys(flag for candidate in candidates for flag in candidate.flags)),
         **terms,
         tokens=tuple(tuple(candidate.hypothesis.tokens) for candidate in candidates),
-        confidence=min((each.estimate.confidence for each in candidates if each.estimate), default=None),
+        confidences=tuple(each.confidence if each else None for each in estimates) if any(estimates) else (),
     )
 
 

@@ -23,9 +23,9 @@ class Translation:
     alternatives: the next best translations, best first; with `n_best`.
     alignment: pairs of a word of the source and the word of the translation aligned with it, counted from 0 and
     separated by white space; with `alignments=True`.
-    confidence: the probability, from 0 to 1, that a reader would find it good enough: that its chrF against a reference
-    would reach the threshold of the model's record; that of its least sure segment. None for a model without such a
-    record, and where nothing was translated.
+    confidences: for each segment the probability, from 0 to 1, that a reader would find it good enough: that its chrF
+    against a reference would reach the threshold of the model's record; None for one that was copied. () for a model
+    without such a record, and where nothing was translated.
     tokens: for each segment the ids that the search found, without EOS; () for a segment that was copied. Where
     placeholders were put back, the translation of the segment has more than these.
     """
@@ -43,7 +43,12 @@ class Translation:
     alternatives: tuple["Translation", ...] = ()
     alignment: tuple[tuple[int, int], ...] = ()
     tokens: tuple[tuple[int, ...], ...] = ()
-    confidence: float | None = None
+    confidences: tuple[float | None, ...] = ()
+
+    @property
+    def confidence(self) -> float | None:
+        """The confidence in the least sure segment; None where there is none."""
+        return min((each for each in self.confidences if each is not None), default=None)
 
     def __str__(self) -> str:
         return self.text

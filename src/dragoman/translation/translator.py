@@ -29,7 +29,7 @@ from dragoman.text.extent import SourceExtent
 from dragoman.text.known_words import KnownWords
 from dragoman.text.scripts import read_scripts
 from dragoman.text.tags import DefaultTags, LanguageTags
-from dragoman.translation.annotate import Annotator
+from dragoman.translation.annotate import Annotator, judge_words
 from dragoman.translation.engines import open_engine, read_models, torch_engine
 from dragoman.translation.prefixes import begin_segments, has_long_sentence, next_words
 from dragoman.translation.safeguards import Safeguards
@@ -359,10 +359,12 @@ class Translator:
             raise UsageError(f"word_confidences needs a model that knows how sure it may be: {CALIBRATE}")
         given = for_each("tags", tags, [each.text for each in translations])
         texts, tokens = [each.segments for each in translations], [each.tokens for each in translations]
-        return [
-            [(word, confidence.judge_word(log_p, translation.confidence)) for word, log_p in words if word]
-            for words, translation in zip(self.annotator.word_scores(texts, given, tokens), translations, strict=True)
-        ]
+        judged = []
+        for scores, each in zip(self.annotator.word_scores(texts, given, tokens), translations, strict=True):
+            outputs, sure = [output for _, output in each.segments], each.confidences or [None] * len(each.segments)
+            values = judge_words(confidence, outputs, sure, scores)
+            judged.append([(word, value) for (word, _), value in zip(scores, values, strict=False)])
+        return judged
 
     def cuts_sentence(self, translation: Translation) -> bool:
         """Return whether a sentence of the source was too long for the model, so that it was cut into segments."""
@@ -390,10 +392,11 @@ class Translator:
 
 
 def left_out(translation: Translation, min_confidence: float) -> Translation:
-    """Return a translation; one of less confidence without its text, and flagged. Its `segments` say what it was."""
+    """Return a translation; one of less confidence flagged, without its text and other ones. `segments` keep it."""
     if translation.confidence is None or translation.confidence >= min_confidence:
         return translation
-    return replace(translation, text="", flags=tuple(dict.fromkeys((*translation.flags, UNSURE))))
+    flags = tuple(dict.fromkeys((*translation.flags, UNSURE)))
+    return replace(translation, text="", flags=flags, alternatives=())
 
 
 def with_beams(search: SearchConfig, beam: int | None, n_best: int | None) -> SearchConfig:

@@ -40,6 +40,7 @@ class ServedPair(Struct):
     alignment: bool
     aligned_by: AlignedBy | None
     word_scores: bool
+    confidence: bool  # whether translations have one
     tags: list[str]
 
 
@@ -66,6 +67,7 @@ class ModelCard(Struct):
     languages: dict[str, str] | None  # that the model records
     scripts: list[str]
     extent: dict[str, Any] | None
+    confidence: dict[str, Any] | None  # how good the confidence in its translations is; None: it was not measured
     engines: list[str]
     alignment: bool
     sentences_per_second: float
@@ -104,6 +106,7 @@ def pair_of(call: Call, source: str, target: str) -> ServedPair:
         alignment=head is not None,
         aligned_by=AlignedBy(head.layer, head.head, head.agreement, head.links) if head else None,
         word_scores=direct,
+        confidence=all(leg.translator.confidence for leg in path),
         tags=tags_to_choose(path[0]),
     )
 

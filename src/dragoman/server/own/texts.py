@@ -1,6 +1,6 @@
 """Serve dragoman's own API below /api/v1: translations with all that is known of them, and detection."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -40,6 +40,7 @@ class Wishes(Direction, kw_only=True):
     glossary: Strings = []  # lines as a glossary file has them, one or several in a string
     glossary_ids: Strings = []  # of /api/v1/glossaries; the first one counts most, and lines count more
     forbid: Strings = []
+    min_confidence: Annotated[float, Meta(ge=0, le=1)] | None = None  # None: that of the server
 
 
 class TranslateRequest(Wishes, kw_only=True):
@@ -54,11 +55,21 @@ class TranslateRequest(Wishes, kw_only=True):
     others: bool = False
 
 
+Sure = Annotated[
+    float | None,
+    Meta(
+        description="the probability, from 0 to 1, that a reader would find it good enough; null where nothing was "
+        "translated, and for a model that was not measured: its card has null, too"
+    ),
+]
+
+
 class Segment(Struct):
-    """What was translated at once: where it is in the text, and where its translation is, in characters."""
+    """What was translated at once: where it is in the text and in the translation, in characters."""
 
     source: Span
     target: Span
+    confidence: Sure = None
 
 
 class TranslatedText(Struct, kw_only=True):
@@ -67,6 +78,7 @@ class TranslatedText(Struct, kw_only=True):
     text: str
     source: str
     score: float
+    confidence: Sure  # that of the least sure segment
     finished: bool
     retried: bool
     flags: list[str]
@@ -77,9 +89,19 @@ class TranslatedText(Struct, kw_only=True):
     alternatives: list[str]
     alternative_scores: list[float]
     parts: int | UnsetType = UNSET  # segments of the lines with a sentence that was too long for the model
-    confidence: float | UnsetType = UNSET  # of the detection
+    source_confidence: float | UnsetType = UNSET  # of the detection, from 0 to 100
     segments: list[Segment] | UnsetType = UNSET  # of text; HTML has none
     words: list[tuple[str, float]] | UnsetType = UNSET
+    word_confidences: (
+        Annotated[
+            list[float],
+            Meta(
+                description="with word_scores: of each word, the probability that it stands in a good place; absent "
+                "for a model that was not measured"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
     others: list[float] | UnsetType = UNSET
     alignment: list[tuple[int, int]] | UnsetType = UNSET
 
@@ -160,7 +182,8 @@ def task_of(call: Call, request: Wishes, source: str | None, target: str) -> Tas
     """Return what a request wants; source: None where it is detected. Raise Refusal and UsageError."""
     check_beam(call, request.beam)
     safeguards = Safeguards(glossary=glossary_of(call, request, source, target), forbidden=tuple(request.forbid))
-    return Task(target, beam=request.beam, split=request.split, tag=request.tag, safeguards=safeguards)
+    wishes = {name: getattr(request, name) for name in ("beam", "split", "tag", "min_confidence")}
+    return Task(target, safeguards=safeguards, **wishes)
 
 
 def check_prefixes(prefixes: Sequence[str]) -> None:
@@ -204,6 +227,7 @@ def describe(result: Translated, source: str, form: str, sure: float | None) -> 
         text=result.text,
         source=source,
         score=sum(line.score for line in result.translations),
+        confidence=least(line.confidence for line in result.translations),
         finished=all(line.finished for line in result.translations),
         retried=any(line.retried for line in result.translations),
         flags=list(dict.fromkeys(flag for line in result.translations for flag in line.flags)),
@@ -211,9 +235,16 @@ def describe(result: Translated, source: str, form: str, sure: float | None) -> 
         alternatives=list(result.alternatives),
         alternative_scores=list(result.scores),
         parts=result.parts or UNSET,
-        confidence=UNSET if sure is None else sure,
-        segments=[Segment(piece.source, piece.target) for piece in find_segments(result)] if form == "text" else UNSET,
+        source_confidence=UNSET if sure is None else sure,
+        segments=[Segment(piece.source, piece.target, least([piece.confidence])) for piece in find_segments(result)]
+        if form == "text"
+        else UNSET,
     )
+
+
+def least(confidences: Iterable[float | None]) -> float | None:
+    """Return the least of several confidences, rounded; None where there is none."""
+    return min((round(sure, 4) for sure in confidences if sure is not None), default=None)
 
 
 def check_annotations(call: Call, request: TranslateRequest, sources: Sequence[str], target: str) -> None:
@@ -233,12 +264,14 @@ def check_one_model(call: Call, source: str, target: str) -> None:
 
 def add_words(call: Call, request: TranslateRequest, result: Translated, answer: TranslatedText, target: str) -> None:
     """Write into an answer what the model says of its words: nothing where the text stayed as it was."""
-    words, asked = Words([], [], []), (request.word_scores, request.others, request.alignment)
+    words, asked = Words([], [], None, []), (request.word_scores, request.others, request.alignment)
     if path := call.service.models.path(answer.source, target):  # else it is in the target language already
         (served,) = path
         with call.service.turn(call.ticket):
-            words = annotate(result, served.translator.annotator, request.tag, *asked)
+            words = annotate(result, served.translator, request.tag, *asked)
     answer.words = [(word, round(log_p, 4)) for word, log_p in words.scores] if request.word_scores else UNSET
+    if request.word_scores and words.confidences is not None:
+        answer.word_confidences = [round(sure, 4) for sure in words.confidences]
     answer.others = [round(most, 4) for most in words.others] if request.others else UNSET
     answer.alignment = words.links if request.alignment else UNSET
 

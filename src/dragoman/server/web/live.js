@@ -11,6 +11,7 @@ import { find, translateLines, wishFor, withoutGlossary } from "./lines.js";
 import { drawNotes } from "./notes.js";
 import { drawSource, drawTarget, percent, say, setUpPaper, showProbabilities, shown, translated } from "./paper.js";
 import { drawPast, keepPast, setUpPast } from "./past.js";
+import { drawReading } from "./reading.js";
 import { setUpSettings } from "./settings.js";
 import { carryOver, drawSteps, sentencesOf, setUpSteering } from "./steering.js";
 import { keep, read } from "./storage.js";
@@ -140,10 +141,16 @@ function drawState() {
   const pair = languages.pair();
   at("#measured").textContent = last && pair?.aligned_by ? inWordsOf(pair.aligned_by) : "";
   at("#probabilities-label").hidden = !pair?.word_scores;
+  at("#probabilities-label span").textContent = t(pair?.confidence ? "confidences" : "probabilities");
+  at("#probabilities").title = legend();
+  drawReading();
   const from = languages.likely();
   if (limits.pairs) drawGlossary(from, languages.target(), takesTerms(from), commonWords(from));
   drawCode(() => ({ ...asked(text), ...languages.chosen(), ...glossaryPart(text) }));
 }
+
+// What the numbers of words mean.
+const legend = () => t(languages.pair()?.confidence ? "confidences.note" : "probabilities.note");
 
 function redraw() {
   if (!last) return;
@@ -268,7 +275,6 @@ function speakIn(chosen) {
   speak(chosen);
   for (const element of document.querySelectorAll("button[data-label]")) element.title = t(element.dataset.label);
   at("#write").title = t("write.help");
-  at("#probabilities").title = t("probabilities.note");
   drawKeys();
   drawDocuments();
   drawPast();
@@ -345,7 +351,7 @@ at("#copy-link").addEventListener("click", (event) => {
 });
 at("#probabilities").addEventListener("change", ({ target: { checked } }) => {
   showProbabilities(checked);
-  say(() => (checked ? t("probabilities.note") : ""));
+  say(() => (checked ? legend() : ""));
 });
 at("#alternatives").addEventListener("toggle", () => at("#alternatives").open && showAlternatives());
 at("#inside").addEventListener("toggle", openInside, true);

@@ -9,7 +9,7 @@ import { goToLine, goToLinked } from "./paper.js";
 // beside them is mostly lost: so it was measured (docs/page.md).
 const COSTLY = 4;
 
-const PLAIN = ["empty", "loop", "too long", "too short", "copied", "wrong script", "unfinished"];
+const PLAIN = ["empty", "loop", "too long", "too short", "copied", "wrong script", "unfinished", "unsure"];
 const NAMED = { "lost ": "source", "invented ": "target", "no ": "source", "has ": "target" }; // on which side it stands
 
 const nameIn = (flag) => Object.keys(NAMED).find((start) => flag.startsWith(start));

@@ -361,21 +361,25 @@ export function goToWord(line, number) {
 
 // Probabilities.
 
-const SURE = 0.9; // from which on a word has no number
+// From which on a word has no number. A good word may be in another place than in a reference, so confidences are lower.
+const sureFrom = () => (pair?.confidence ? 0.5 : 0.9);
+
+// Of each word: that it stands in a good place, or its probability if the model cannot tell.
+const valuesOf = ({ words, word_confidences: sure = [] }) =>
+  pair?.confidence ? sure : words.filter(([label]) => label).map(([, score]) => Math.exp(score));
 
 export async function showProbabilities(shown) {
   withProbabilities = shown;
   at("#output").classList.toggle("with-probabilities", shown);
   if (!shown) return;
   for (const { translation, words } of sides.target.filter((line) => line.translation)) {
-    const examined = await examine(translation, pair);
-    const scores = examined.words.filter(([label]) => label);
-    if (scores.length !== words.length) continue; // of scripts without spaces
+    const values = valuesOf(await examine(translation, pair));
+    if (values.length !== words.length) continue; // of scripts without spaces, or unknown
     words.forEach((word, number) => {
-      const probability = Math.exp(scores[number][1]);
+      const probability = values[number];
       word.style.setProperty("--doubt", (1 - probability).toFixed(2));
-      word.classList.toggle("unsure", probability < SURE);
-      if (probability < SURE) word.dataset.probability = probability.toFixed(2).replace(/^0/, "");
+      word.classList.toggle("unsure", probability < sureFrom());
+      if (probability < sureFrom()) word.dataset.probability = probability.toFixed(2).replace(/^0/, "");
     });
   }
 }

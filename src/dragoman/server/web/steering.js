@@ -38,9 +38,10 @@ export function replaceSentence(place, chosen, called) {
   const joined = (name) => [...new Set([...(alone ? [] : translation[name]), ...(chosen[name] ?? [])])];
   const [start, end] = translation.segments[place.sentence].target;
   const added = lettersOf(text).length - (end - start);
-  const moved = ({ source, target }, number) => {
+  const moved = ({ source, target, confidence }, number) => {
     const first = number > place.sentence ? target[0] + added : target[0];
-    return { source, target: number < place.sentence ? target : [first, target[1] + added] };
+    const sure = number === place.sentence ? null : confidence; // nobody knows how good the reader's words are
+    return { source, target: number < place.sentence ? target : [first, target[1] + added], confidence: sure };
   };
   const after = {
     ...translation,
