@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from dragoman import SearchConfig
-from dragoman.confidence.estimate import Confidence
-from dragoman.decoding.search import length_penalty
+from dragoman.confidence.estimate import Confidence, Estimate
+from dragoman.decoding.search import Hypothesis, length_penalty
 from dragoman.errors import UsageError
 from dragoman.model_folder import fetch_model, verify_files
 from dragoman.text.word_forms import WordForms
-from dragoman.translation.safeguards import Safeguards
+from dragoman.translation.safeguards import Safeguards, replace_worse
+from dragoman.translation.segments import Candidate
 from dragoman.translation.translator import Translator
 
 
@@ -202,3 +203,15 @@ def test_evaluate_judges_the_confidence(measured: Path, trained: Path, dragoman:
     for flags in (["--details"], ["--robustness"], ["--against", trained], ["--ensemble", trained]):
         assert dragoman("evaluate", "-m", measured, corpus[0], "--confidence", *flags).code == 2
     assert dragoman("evaluate", "-m", trained, corpus[0], "--confidence").code == 2
+
+
+def test_better_of_two_searches_is_the_one_to_expect_more_of():
+    def candidate(chrf: float | None, *faults: str) -> Candidate:
+        estimate = None if chrf is None else Estimate(chrf, 0.5)
+        return Candidate("text", Hypothesis([1], -1.0), faults, estimate=estimate)
+
+    low, high, faulty = candidate(20.0), candidate(60.0), candidate(90.0, "loop")
+    assert replace_worse([low], [high]) == [high]
+    assert replace_worse([high], [low]) == [high]
+    assert replace_worse([faulty], [low]) == [low]  # what is certain counts more
+    assert replace_worse([candidate(None)], [candidate(None, "loop")]) == [candidate(None)]

@@ -105,13 +105,14 @@ class Candidate:
         return self.faults + self.wording.flags
 
     @property
-    def badness(self) -> tuple[int, int, bool]:
+    def badness(self) -> tuple[int, int, bool, float]:
         """A key to sort by, smaller for better candidates.
 
         Wrong placeholders count most: a text without them breaks the program that fills them in. Of two candidates with
-        as many flags, one with words is better than an empty one.
+        as many flags, one with words is better than an empty one, and then the one of which more is to be expected.
         """
-        return self.wrong_placeholders, len(self.flags), "empty" in self.faults
+        expected = self.estimate.chrf if self.estimate else 0.0
+        return self.wrong_placeholders, len(self.flags), "empty" in self.faults, -expected
 
 
 @dataclass(frozen=True)
