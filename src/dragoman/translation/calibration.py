@@ -4,7 +4,6 @@ Which head aligns words, how many subwords a letter takes, which words it may ha
 of these can stand in a source for a name that the model loses.
 """
 
-import math
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -98,9 +97,9 @@ def measure_confidence(
     The sources of some are also distorted, so that there is something to be unsure of. tags: of both sides of each
     pair; words: those of the training targets, see `Confidence`. None where too few pairs can be judged.
     """
-    characters = sum(len(source) for source, _ in pairs)
-    step = math.ceil(max(len(pairs) / JUDGED, characters / JUDGED_CHARACTERS))
-    numbers = range(0, len(pairs), max(1, step))
+    characters = sum(len(source) for source, _ in pairs) or 1
+    most = min(len(pairs), JUDGED, int(len(pairs) * JUDGED_CHARACTERS / characters))
+    numbers = sorted({*np.linspace(0, len(pairs) - 1, most).astype(int).tolist()})
     few = numbers[:: -(-len(numbers) // DISTORTED)] if numbers else ()
     learning = translator.replace(confidence=unfitted(words))
     # Once: what is lost stays lost in a second search, which takes as long as ten others.
