@@ -8,10 +8,10 @@ from pathlib import Path
 
 from dragoman.alignment.heads import AlignmentHead
 from dragoman.model_folder import fetch_model, verify_files
+from dragoman.model_folder.manifest import OF_TRAINING
 from dragoman.storage.writing import MANIFEST, fingerprint
 from dragoman.text.extent import SourceExtent
 from dragoman.text.known_words import KnownWords
-from dragoman.translation.calibration import TRAINING_STATE
 from dragoman.translation.translator import Translator
 
 
@@ -43,7 +43,7 @@ def test_model_of_an_earlier_version_gets_the_records_that_training_writes(
     assert of_training
     assert (KnownWords.load(old), {*measured.words}) == (None, {*of_training.words})
     assert (AlignmentHead.load(old), AlignmentHead.load(new) is None) == (None, False)
-    kept = {file.name for file in old.iterdir()} - {*TRAINING_STATE}
+    kept = {file.name for file in old.iterdir()} - {*OF_TRAINING}
     assert {file.name for file in new.iterdir()} == kept | {KnownWords.RECORD, AlignmentHead.RECORD}
     before, after = SourceExtent.load(old), SourceExtent.load(model)
     assert before != after
