@@ -294,7 +294,7 @@ def test_server_does_what_the_command_does(models: Any, judged: tuple[list[str],
     judging = Models([replace(served, translator=served.translator.replace(confidence=CONFIDENCE))])
     service = Service(CONFIG, judging, (), detector=detector_of(models))
     call = Call(service, Any, None, Ticket(bulk=True), {}, "caller", "")  # type: ignore[arg-type]
-    task = Task("ko", beam=served.translator.search.beam, safeguards=Safeguards(min_confidence=least))
+    task = Task("ko", beam=served.translator.search.beam, min_confidence=least)
     for suffix, text in ((".po", CATALOGUE), (".html", PAGE)):
         document = read_document(text.encode(), suffix)
         expected = document.fill(outputs, "en", "ko", unsure)
