@@ -9,6 +9,7 @@ from sacrebleu.metrics.chrf import CHRF
 from dragoman import Translator
 from dragoman.confidence.fit import area_under_curve
 from dragoman.data.corpus import read_corpus
+from dragoman.decoding.search import length_penalty
 from dragoman.errors import UsageError
 from dragoman.evaluation.confidence import judge_confidence
 from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
@@ -35,8 +36,9 @@ def benchmark(model: str, test: str, other: str, threads: int, rounds: int) -> s
     chrf = score(*zip(*searched, strict=True))
     sure = np.array([each.confidence for each, _ in searched])
     good = chrf > np.quantile(chrf, WORST)
-    # The score is that of the search, over a penalty for length that is as good as their number.
-    mean = np.array([each.score / (len(each.tokens[0]) + 1) for each, _ in searched])
+    lengths = np.array([len(each.tokens[0]) + each.finished for each, _ in searched])
+    scores = np.array([each.score for each, _ in searched])
+    mean = scores * length_penalty(lengths, translator.search.length_penalty) / lengths
     lines += [
         f"AUC for the worst quarter: {area_under_curve(sure, good):.3f}; of the mean log-probability of tokens: "
         f"{area_under_curve(mean, good):.3f}.",
