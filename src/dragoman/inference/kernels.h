@@ -143,7 +143,7 @@ enum { INT8 = 1, ZERO = 128, LARGEST_WEIGHT = 127 };
 INLINE Ints add_products(Ints sum, int32_t x, const int8_t* w) {
   return (Ints)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(x), _mm512_loadu_si512(w));
 }
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) && !defined(__AVX512F__)
 typedef uint8_t Byte;
 enum { INT8 = 1, ZERO = 128, LARGEST_WEIGHT = 63 };
 INLINE Ints add_products(Ints sum, int32_t x, const int8_t* w) {
@@ -322,7 +322,7 @@ static Quantised quantise(const float* x, long rows, int inputs, Buffer* memory)
     }
     scale[r] = largest / 127 + nothing;
     memset(q, ZERO, stride);
-    if (largest == 0 || nothing != 0) continue;
+    if (largest < 1e-36f || nothing != 0) continue;  // 127 / largest would be infinite
     Floats inverse = splat(127 / largest);
     for (i = 0; i + LANES <= inputs; i += LANES) {
       const Floats shift = splat(12582912.0f);
@@ -456,11 +456,11 @@ struct Memory {        // the keys and values of one head for the tokens of one 
 
 INLINE long scores_width(long tokens) { return rounded_up(tokens, SCORES); }
 
-// The sum of the values of n tokens, each by its score and all by `divisor`, for Q queries; V registers at a time.
+// The sum of the values of n tokens by their scores, over the sum of these, for Q queries; V registers at a time.
 // places: which row of `value` (.., stride) each token has; null: its number.
 template <int Q, int V>
 INLINE long weigh(const float* value, long stride, const int32_t* places, long n, long d_v, const float* scores,
-                  const float* divisor, long first, float* out, long out_stride) {
+                  const float* inverse_sum, long first, float* out, long out_stride) {
   const long width = scores_width(n), end = rounded_up(d_v, LANES);
   for (; first + V * LANES <= end; first += V * LANES) {
     Floats sum[Q][V] = {};
@@ -475,7 +475,7 @@ INLINE long weigh(const float* value, long stride, const int32_t* places, long n
     for (int q = 0; q < Q; q++)
       UNROLL
       for (int v = 0; v < V; v++)
-        store_first(out + q * out_stride + first + v * LANES, sum[q][v] * splat(divisor[q]), d_v - first - v * LANES);
+        store_first(out + q * out_stride + first + v * LANES, sum[q][v] * splat(inverse_sum[q]), d_v - first - v * LANES);
   }
   return first;
 }
@@ -499,9 +499,9 @@ static void attend_to_places(const float* query, const float* key, const float* 
   }
   if (bias)
     for (long t = 0; t < n; t++) scores[t] += bias[t];
-  float divisor = exponentials(scores, n);
-  long done = weigh<1, 4>(value, stride, places, n, d_v, scores, &divisor, 0, out, 0);
-  weigh<1, 1>(value, stride, places, n, d_v, scores, &divisor, done, out, 0);
+  float inverse_sum = exponentials(scores, n);
+  long done = weigh<1, 4>(value, stride, places, n, d_v, scores, &inverse_sum, 0, out, 0);
+  weigh<1, 1>(value, stride, places, n, d_v, scores, &inverse_sum, done, out, 0);
 }
 
 // softmax(Q K^T / sqrt(d_k) + bias) V, equation 1, for Q queries that see the same tokens. V: registers of keys or values
@@ -511,7 +511,7 @@ static void attend(Memory memory, const float* query, long query_stride, const f
                    float* scores, float* out, long out_stride) {
   const float scale = 1 / sqrtf((float)memory.d_k);
   const long width = scores_width(memory.tokens);
-  float divisor[Q];
+  float inverse_sum[Q];
   for (long t = 0; t < memory.tokens; t += V * LANES) {
     Floats sum[Q][V] = {};
     for (long k = 0; k < memory.d_k; k++) {
@@ -531,11 +531,11 @@ static void attend(Memory memory, const float* query, long query_stride, const f
     float* of_query = scores + q * width;
     if (bias)
       for (long t = 0; t < memory.tokens; t++) of_query[t] += bias[q * bias_stride + t];
-    divisor[q] = exponentials(of_query, memory.tokens);
+    inverse_sum[q] = exponentials(of_query, memory.tokens);
   }
   long padded = rounded_up(memory.d_v, LANES), n = memory.tokens;
-  long done = weigh<Q, V>(memory.value, padded, 0, n, memory.d_v, scores, divisor, 0, out, out_stride);
-  weigh<Q, 1>(memory.value, padded, 0, n, memory.d_v, scores, divisor, done, out, out_stride);
+  long done = weigh<Q, V>(memory.value, padded, 0, n, memory.d_v, scores, inverse_sum, 0, out, out_stride);
+  weigh<Q, 1>(memory.value, padded, 0, n, memory.d_v, scores, inverse_sum, done, out, out_stride);
 }
 
 static void attend_queries(long queries, Memory memory, const float* query, long query_stride, const float* bias,

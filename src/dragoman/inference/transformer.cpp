@@ -2,7 +2,8 @@
 // hypothesis. A plain C interface, which native.py calls.
 //
 // Shapes: B sources with S tokens, of which N are real, R hypotheses, H heads, M d_model, T target tokens with the new
-// one, W words of the target vocabulary.
+// one, W words of the target vocabulary. There are no masks: of a batch only the N real tokens are stored, and a
+// hypothesis has the keys of its own past tokens.
 #include "kernels.h"
 
 struct Layer {
@@ -43,7 +44,8 @@ struct State {
 static long padded_key(const Model* m) { return rounded_up(m->d_k, LANES); }
 static long padded_value(const Model* m) { return rounded_up(m->d_v, LANES); }
 
-// x + sublayer(x), section 3.1: `sublayer` adds to x what it computes of its argument.
+// Section 3.1: LayerNorm(x + sublayer(x)), or with the norm first x + sublayer(LayerNorm(x)). `sublayer` adds to x what
+// it computes of its argument, which it reads as a whole before that: it may be x itself.
 template <class Sublayer>
 INLINE void residual(const Model* m, State* s, const Norm* norm, float* x, long rows, Sublayer sublayer) {
   if (m->norm_first) {
@@ -126,7 +128,7 @@ static void encode(const Model* m, State* s, const Positions* positions, float* 
   if (m->encoder_norm.weight) normalise(&m->encoder_norm, x, all, m->d_model, x);
 }
 
-static void attend_to_target(const Model* m, State* s, int l, const Positions* place, const float* y, float* x) {
+static void attend_to_target(const Model* m, State* s, int l, const Positions* positions, const float* y, float* x) {
   const Layer* layer = m->decoder + l;
   long d_k = padded_key(m), d_v = padded_value(m), H = m->heads, per_token = H * (d_k + d_v), T = s->length + 1;
   float* projected = apply(layer->query_key_value, y, s->rows, &s->projected, s);
@@ -137,18 +139,18 @@ static void attend_to_target(const Model* m, State* s, int l, const Positions* p
   for (long r = 0; r < s->rows; r++) {
     const float* of_row = projected + r * H * (2 * m->d_k + m->d_v);
     float* token = target + (s->tokens + r) * per_token;
-    split_heads(of_row, H, m->d_k, place->turn, query);
-    split_heads(of_row + H * m->d_k, H, m->d_k, place->turn, token);
+    split_heads(of_row, H, m->d_k, positions->turn, query);
+    split_heads(of_row + H * m->d_k, H, m->d_k, positions->turn, token);
     split_heads(of_row + 2 * H * m->d_k, H, m->d_v, 0, token + H * d_k);
     const int32_t* places = (const int32_t*)s->places.data + r * s->capacity;
     for (long h = 0; h < H; h++)
       attend_to_places(query + h * d_k, target + h * d_k, target + H * d_k + h * d_v, per_token, places, T, m->d_k,
-                       m->d_v, place->bias ? place->bias + h * T : 0, scores, context + (r * H + h) * m->d_v);
+                       m->d_v, positions->bias ? positions->bias + h * T : 0, scores, context + (r * H + h) * m->d_v);
   }
   add(layer->out, context, s->rows, x, s);
 }
 
-static void attend_to_source(const Model* m, State* s, int l, const Positions* place, const float* y, float* x) {
+static void attend_to_source(const Model* m, State* s, int l, const Positions* positions, const float* y, float* x) {
   const Layer* layer = m->decoder + l;
   long d_k = padded_key(m), d_v = padded_value(m), H = m->heads, R = s->rows;
   const int32_t *lengths = (const int32_t*)s->lengths.data, *source = (const int32_t*)s->source_of_row.data;
@@ -156,7 +158,8 @@ static void attend_to_source(const Model* m, State* s, int l, const Positions* p
   float* query = s->query.of<float>(R * H * d_k);
   float* context = s->context.of<float>(R * H * m->d_v);
   float* scores = s->scores.of<float>(QUERIES * scores_width(s->stride));
-  for (long r = 0; r < R; r++) split_heads(projected + r * H * m->d_k, H, m->d_k, place->turn_across, query + r * H * d_k);
+  for (long r = 0; r < R; r++)
+    split_heads(projected + r * H * m->d_k, H, m->d_k, positions->turn_across, query + r * H * d_k);
   for (long r = 0, next; r < R; r = next) {
     long b = source[r];
     for (next = r + 1; next < R && next < r + QUERIES && source[next] == b;) next++;  // they see the same tokens
@@ -245,7 +248,7 @@ int dragoman_start(const Model* m, const int64_t* ids, long B, long S, int64_t p
 }
 
 // Write the logits (R, W) after the tokens (R,), which are then part of the state.
-int dragoman_step(const Model* m, State* s, const int64_t* tokens, const Positions* place, float* logits) {
+int dragoman_step(const Model* m, State* s, const int64_t* tokens, const Positions* positions, float* logits) {
   long R = s->rows, M = m->d_model;
   for (long r = 0; r < R; r++)
     if (tokens[r] < 0 || tokens[r] >= m->target_words) return UNKNOWN_WORD;
@@ -258,13 +261,13 @@ int dragoman_step(const Model* m, State* s, const int64_t* tokens, const Positio
   }
   float* x = s->x.of<float>(R * M);
   for (long r = 0; r < R; r++) {
-    embed(m, m->target_embedding + tokens[r] * M, place->added, x + r * M);
+    embed(m, m->target_embedding + tokens[r] * M, positions->added, x + r * M);
     ((int32_t*)s->places.data)[r * s->capacity + s->length] = (int32_t)(s->tokens + r);
   }
   for (int l = 0; l < m->decoder_layers; l++) {
     const Layer* layer = m->decoder + l;
-    residual(m, s, &layer->norm, x, R, [&](const float* y) { attend_to_target(m, s, l, place, y, x); });
-    residual(m, s, &layer->norm_across, x, R, [&](const float* y) { attend_to_source(m, s, l, place, y, x); });
+    residual(m, s, &layer->norm, x, R, [&](const float* y) { attend_to_target(m, s, l, positions, y, x); });
+    residual(m, s, &layer->norm_across, x, R, [&](const float* y) { attend_to_source(m, s, l, positions, y, x); });
     feed_forward(m, s, layer, x, R);
   }
   if (m->decoder_norm.weight) normalise(&m->decoder_norm, x, R, M, x);
