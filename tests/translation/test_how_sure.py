@@ -12,7 +12,8 @@ from dragoman.confidence.estimate import Confidence, Estimate
 from dragoman.decoding.search import Hypothesis, length_penalty
 from dragoman.errors import UsageError
 from dragoman.model_folder import fetch_model, verify_files
-from dragoman.text.word_forms import WordForms
+from dragoman.text.known_words import KnownWords
+from dragoman.text.word_forms import WordForms, forms_of
 from dragoman.translation.safeguards import Safeguards, replace_worse
 from dragoman.translation.segments import Candidate
 from dragoman.translation.translator import Translator
@@ -215,3 +216,12 @@ def test_better_of_two_searches_is_the_one_to_expect_more_of():
     assert replace_worse([high], [low]) == [high]
     assert replace_worse([faulty], [low]) == [low]  # what is certain counts more
     assert replace_worse([candidate(None)], [candidate(None, "loop")]) == [candidate(None)]
+
+
+def test_words_are_unpacked_once_for_all_translators_of_a_model(translator: Translator):
+    known = KnownWords(["cat"])
+    with_words = translator.replace(confidence=replace(translator.confidence, words=WordForms(["katze"]).packed()))
+    other = with_words.replace(safeguards=Safeguards(known_words=known))
+    assert other.confidence.forms is with_words.confidence.forms
+    assert forms_of(known) is forms_of(known)
+    assert forms_of(known) is not forms_of(KnownWords(["cat"]))

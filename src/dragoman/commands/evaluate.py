@@ -153,8 +153,10 @@ def check_options(options: Options) -> None:
         raise UsageError("give what to measure: a model (-m FOLDER), or a file of translations (--translations FILE)")
     alone = (options.translations, options.output, options.sentences, options.against, options.against_file)
     for name, given in (("robustness", options.robustness), ("confidence", options.confidence)):
-        if given and (options.details or any(alone) or options.ensemble * (name == "confidence")):
+        if given and (options.details or any(alone)):
             raise UsageError(f"--{name} prints a table of its own, of one model: leave out the flags for other output")
+    if options.confidence and options.ensemble:
+        raise UsageError("confidence is measured for a single model: leave out --ensemble")
     if options.robustness and options.confidence:
         raise UsageError("--robustness and --confidence print a table each: give one of them")
     if options.variation and not options.robustness:
@@ -191,7 +193,7 @@ def print_confidence(options: Options, translator: "Translator", corpus: "Corpus
     from dragoman.translation.translator import CALIBRATE
 
     if translator.confidence is None:
-        raise UsageError(f"{options.model}: --confidence needs a model that knows how sure it may be: {CALIBRATE}")
+        raise UsageError(f"{options.model}: --confidence {CALIBRATE}")
     sources, references = zip(*corpus.pairs, strict=True)
     translations = translator.translate(sources, corpus.tags, target_tags=corpus.target_tags)
     judgement = judge_confidence(translations, references, translator.confidence)

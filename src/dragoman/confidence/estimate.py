@@ -5,6 +5,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -77,6 +78,11 @@ class Confidence:
     words: str = ""
     "those of the training targets, see `text.word_forms`"
 
+    @cached_property
+    def forms(self) -> WordForms | None:
+        """The words of the training targets, with what can be formed of them; None where nobody knows."""
+        return WordForms.unpack(self.words) if self.words else None
+
     def expect(self, features: Features) -> float:
         """Return the chrF to expect of a translation."""
         clipped = (
@@ -144,12 +150,12 @@ def parse(record: Any) -> Confidence:
         raise ValueError
     if not (confidence[0] >= 0 and confidence[-1] <= 1 and isinstance(words, str)):
         raise ValueError
-    if words:
-        WordForms.unpack(words)  # raises
     reliability = Reliability(int(report["pairs"]), auc, auc_error, error, bins)
     offset_of_word, of_word, of_text = finite(record["word"])
     word = offset_of_word, min(max(of_word, -50.0), 50.0), of_text
-    return Confidence(threshold, offset, weights, limits, expected, confidence, lowest, reliability, word, words)
+    parsed = Confidence(threshold, offset, weights, limits, expected, confidence, lowest, reliability, word, words)
+    parsed.forms  # noqa: B018  # raises where the words are none
+    return parsed
 
 
 def finite(values: Sequence[Any]) -> list[float]:

@@ -88,7 +88,7 @@ def fit_weights(x: Floats, y: Floats, counts: Floats) -> tuple[Floats, float, Fl
     """
     signs = np.array(SIGNS, float)
     limits = signs * np.quantile(signs * x, 0.99, axis=0)
-    x = signs * np.minimum(signs * x, signs * limits)
+    x = limited(x, limits)
     mean, middle = np.average(x, 0, counts), np.average(y, weights=counts)
     deviation = np.sqrt(np.average((x - mean) ** 2, 0, counts))
     scaled = (x - mean) / np.where(deviation > 0, deviation, 1)
@@ -109,8 +109,13 @@ def fit_weights(x: Floats, y: Floats, counts: Floats) -> tuple[Floats, float, Fl
 
 def predict(x: Floats, weights: Floats, offset: float, limits: Floats) -> Floats:
     """Return the expected chrF (N,) of translations with the features x (N, F), as `Confidence.expect` does."""
+    return limited(x, limits) @ weights + offset
+
+
+def limited(x: Floats, limits: Floats) -> Floats:
+    """Return the features x (N, F), none of them better than the limits (F,)."""
     signs = np.array(SIGNS, float)
-    return signs * np.minimum(signs * x, signs * limits) @ weights + offset
+    return signs * np.minimum(signs * x, signs * limits)
 
 
 def rising_curve(x: Floats, reached: Floats, counts: Floats) -> tuple[Floats, Floats]:

@@ -234,8 +234,7 @@ def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
                 replicas=replicas,
             )
             if config.min_confidence and translator.confidence is None:
-                why = "--min-confidence needs a model that knows how sure it may be"
-                raise UsageError(f"{source.folder}: {why}: {CALIBRATE}")
+                raise UsageError(f"{source.folder}: --min-confidence {CALIBRATE}")
             engine = translator.engine
             pool = Pool(
                 engine,

@@ -117,7 +117,7 @@ def translators_of(call: Call, source: str, task: Task) -> list[Translator]:
         pivot = path[0].pair.target
         raise Refusal(400, f"{source} is translated through {pivot}, so a glossary from {source} is not possible")
     if least and not all(served.translator.confidence for served in path):
-        raise Refusal(400, f"min_confidence needs a model that knows how sure it may be: {CALIBRATE}")
+        raise Refusal(400, f"min_confidence {CALIBRATE}")
     legs = []
     for served in path:
         last = served is path[-1]

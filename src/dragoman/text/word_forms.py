@@ -127,6 +127,12 @@ class WordForms:
         )
 
 
+@lru_cache(maxsize=8)  # models of a process: many translators share the words of one
+def forms_of(known: KnownWords) -> WordForms:
+    """Return the words of the sources that a model has read, with what can be formed of them."""
+    return WordForms.from_texts(known.words)
+
+
 def unseen_words(text: str, known: WordForms, usual: KnownWords) -> list[str]:
     """Return the words of a source that the sources of the training neither had nor explain, in their order.
 

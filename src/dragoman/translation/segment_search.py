@@ -25,7 +25,7 @@ from dragoman.text import verbatim
 from dragoman.text.casing import in_capitals
 from dragoman.text.glossary import TermMatch
 from dragoman.text.inflection import before_head, is_compound
-from dragoman.text.word_forms import WordForms, invented_words, unseen_words
+from dragoman.text.word_forms import WordForms, forms_of, invented_words, unseen_words
 from dragoman.translation.annotate import Annotator
 from dragoman.translation.coverage import rerank_by_coverage
 from dragoman.translation.placement import TermPlacer
@@ -95,17 +95,6 @@ class SegmentSearch:
     def said(self) -> dict[TermKey, tuple[str, ...]]:
         """The model's own words for terms of glossaries: what it says for a text with these tags."""
         return {}
-
-    @cached_property
-    def source_forms(self) -> WordForms | None:
-        """The words of the training sources; None where nobody knows."""
-        known = self.safeguards.known_words
-        return WordForms.from_texts(known.words) if known else None
-
-    @cached_property
-    def forms(self) -> WordForms | None:
-        """The words of the training targets; None where nobody knows."""
-        return WordForms.unpack(self.confidence.words) if self.confidence and self.confidence.words else None
 
     @cached_property
     def forbidden(self) -> tuple[tuple[int, ...], ...]:
@@ -194,33 +183,35 @@ class SegmentSearch:
         self, segment: Segment, candidate: Candidate, search: SearchConfig, confidence: Confidence
     ) -> Candidate:
         """Return a candidate with its features and what to expect of it, and flags for what nobody has taught."""
-        features = self._features(segment, candidate, search)
+        features = self._features(segment, candidate, search, confidence.forms)
         if features is None:
             return candidate
         chrf = confidence.expect(features)
         flags = [UNSURE] if chrf < confidence.lowest else []
         if self.safeguards.faults:
             flags += [f"unseen: {word}" for word in self._unseen(segment)]
-            flags += [f"invented: {word}" for word in self._invented(segment, candidate)]
+            flags += [f"invented: {word}" for word in self._invented(segment, candidate, confidence.forms)]
         wording = replace(candidate.wording, flags=(*candidate.wording.flags, *flags))
         return replace(candidate, wording=wording, features=features, estimate=Estimate(chrf, confidence.judge(chrf)))
 
     def _unseen(self, segment: Segment) -> list[str]:
         """Return the words of a segment that the training never had, but for those of the glossary."""
-        words, known = self.safeguards.known_words, self.source_forms
-        if not words or not known:
+        known = self.safeguards.known_words
+        if not known:
             return []
         terms = " ".join(segment.text[term.start : term.end] for term in segment.terms)
-        return [word for word in unseen_words(segment.text, known, words) if word not in terms]
+        return [word for word in unseen_words(segment.text, forms_of(known), known) if word not in terms]
 
-    def _invented(self, segment: Segment, candidate: Candidate) -> list[str]:
+    def _invented(self, segment: Segment, candidate: Candidate, forms: WordForms | None) -> list[str]:
         """Return the words of a candidate that neither its source nor the training explains, nor the glossary."""
-        if not self.forms:
+        if not forms:
             return []
         given = " ".join([segment.text, *(target for term in segment.terms for target in term.targets)])
-        return invented_words(given, candidate.text, self.forms)
+        return invented_words(given, candidate.text, forms)
 
-    def _features(self, segment: Segment, candidate: Candidate, search: SearchConfig) -> Features | None:
+    def _features(
+        self, segment: Segment, candidate: Candidate, search: SearchConfig, forms: WordForms | None
+    ) -> Features | None:
         """Return the features of a candidate; None for one that was not searched for, or has no score."""
         hypothesis = candidate.hypothesis
         tokens = len(hypothesis.tokens) - len(segment.target_tag_ids) - len(segment.prefix_ids)
@@ -234,7 +225,7 @@ class SegmentSearch:
             hypothesis.score * length_penalty(tokens + hypothesis.finished, search.length_penalty),
             len(candidate.faults),
             self.safeguards.known_words,
-            self.forms,
+            forms,
         )
 
     def _ways(self) -> list[tuple[str, ...]]:

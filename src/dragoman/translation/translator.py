@@ -38,7 +38,7 @@ from dragoman.translation.segments import Segment, Segmenter, SegmentResult, joi
 from dragoman.translation.translation import Alternative, Translation
 
 MAX_SOURCE_TOKENS = 512  # EOS not included; longer texts are cut
-CALIBRATE = "dragoman calibrate --dev PAIRS measures it"
+CALIBRATE = "needs a model that knows how sure it may be: dragoman calibrate --dev PAIRS measures it"
 EAST_ASIAN = {"CJK", "HIRAGANA", "KATAKANA"}  # scripts whose texts have full-width letters
 LINE_END = re.compile(r"\r?\n\Z")
 
@@ -93,7 +93,7 @@ class Translator:
         self.tokenizers.source.tag_ids(tag)  # raises for an unknown one
         self.tag, self.target_tag, self.target_tag_ids = tag, target_tag, self.tokenizers.target.tag_ids(target_tag)
         if safeguards.min_confidence and confidence is None:
-            raise UsageError(f"min_confidence needs a model that knows how sure it may be: {CALIBRATE}")
+            raise UsageError(f"min_confidence {CALIBRATE}")
         self.segment_search = SegmentSearch(
             model,
             self.tokenizers,
@@ -356,7 +356,7 @@ class Translator:
         """
         confidence = self.confidence
         if confidence is None:
-            raise UsageError(f"word_confidences needs a model that knows how sure it may be: {CALIBRATE}")
+            raise UsageError(f"word_confidences {CALIBRATE}")
         given = for_each("tags", tags, [each.text for each in translations])
         texts, tokens = [each.segments for each in translations], [each.tokens for each in translations]
         judged = []

@@ -91,7 +91,7 @@ def open_translator(options: Options) -> "Translator":
         target_tag=options.target_tag,
     )
     if options.confidence and translator.confidence is None:
-        raise UsageError(f"{options.model}: --confidence needs a model that knows how sure it may be: {CALIBRATE}")
+        raise UsageError(f"{options.model}: --confidence {CALIBRATE}")
     warning = no_tag_warning(options.model, translator, [options.tag], "choose it with --tag")
     if warning and not options.quiet:
         print(warning, file=sys.stderr)

@@ -17,9 +17,8 @@ class TranslationReport:
     def __init__(self, progress: LineProgress, translator: Translator, *, ranked: bool = False):
         """Take where to log; ranked: say at the end which translations to read first."""
         self.progress, self.translator, self.ranked = progress, translator, ranked
-        self.least_sure: list[
-            tuple[float, int, str]
-        ] = []  # confidence, number, what stands there; the least sure first
+        # Confidence, number, and what stands there; the least sure first.
+        self.least_sure: list[tuple[float, int, str]] = []
         self.added = 0
         self.counts: Counter[str] = Counter()
         self.sample: list[str] = []  # of the sources
