@@ -1,5 +1,6 @@
 """Continue translations that are begun: divide a prefix among the segments of a text, and find the next words."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,6 +12,9 @@ from dragoman.translation.alternatives import find_words, likely_starts, next_wo
 from dragoman.translation.segment_search import SegmentSearch
 from dragoman.translation.segments import Segment, join_candidates
 from dragoman.translation.translation import Alternative
+
+# A prefix has fewer subwords than EXTRA and LONGER for each of its source: more is no translation, and takes its time.
+EXTRA, LONGER = 500, 10
 
 
 def begin_segments(
@@ -31,9 +35,10 @@ def begin_segments(
     for place, part in zip(places, map(str.rstrip, parts), strict=True):
         part_ids = tokenizers.target.encode(part) if part else []
         begun[place] = replace(begun[place], prefix=part, prefix_ids=part_ids, given=True)
-    last, longest = begun[places[-1]], segment_search.engine.max_positions
-    if longest and (given := len(last.target_tag_ids) + len(last.prefix_ids)) >= longest:
-        raise UsageError(f"the translation may begin with at most {longest - 1} subwords, not with {given}")
+    last = begun[places[-1]]
+    longest = min(segment_search.engine.max_positions or sys.maxsize, EXTRA + LONGER * len(last.source_ids))
+    if (given := len(last.target_tag_ids) + len(last.prefix_ids)) >= longest:
+        raise UsageError(f"the translation may begin with at most {longest - 1:,} subwords, not with {given:,}")
     # The next token begins a word, and brings a space; a term may take the place of any word, so none is given.
     if parts[-1] != last.prefix and last.prefix_ids and not last.terms:
         start = next_word_start(
