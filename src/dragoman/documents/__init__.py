@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from dragoman.data.spec import NOT_TEXT
 from dragoman.documents.csv import parse_csv
-from dragoman.documents.document import Document, Label, Passage, Skipped
+from dragoman.documents.document import Document, DocumentConfig, Label, Passage, Skipped
 from dragoman.documents.encoding import Encoding
 from dragoman.documents.html import html_passages, parse_html
 from dragoman.documents.inline import Tags
-from dragoman.documents.json import parse_json
+from dragoman.documents.json import parse_arb, parse_json
 from dragoman.documents.markdown import parse_markdown
 from dragoman.documents.plain import parse_plain, plain_passages
 from dragoman.documents.po import parse_po
@@ -20,10 +20,13 @@ __all__ = ["FORMS", "PARSERS", "SUFFIXES", "Document", "Parse", "Skipped", "Tags
 
 PARSERS: dict[str, Callable[[bytes], Document]] = {
     ".txt": parse_plain, ".md": parse_markdown, ".html": parse_html, ".htm": parse_html, ".srt": parse_srt,
-    ".vtt": parse_vtt, ".po": parse_po, ".xlf": parse_xliff, ".xliff": parse_xliff,
+    ".vtt": parse_vtt, ".xlf": parse_xliff, ".xliff": parse_xliff,
 }  # fmt: skip
-WITH_KEYS: dict[str, Callable[[bytes, Sequence[str]], Document]] = {".json": parse_json, ".csv": parse_csv}
-SUFFIXES = (*PARSERS, *WITH_KEYS)
+CONFIGURED: dict[str, Callable[[bytes, DocumentConfig], Document]] = {
+    ".po": parse_po, ".pot": parse_po, ".json": parse_json, ".arb": parse_arb, ".csv": parse_csv,
+}  # fmt: skip
+WITH_KEYS = (".json", ".arb", ".csv")
+SUFFIXES = (*PARSERS, *CONFIGURED)
 
 
 Parse = Callable[[str], Iterable[Passage | Label]]
@@ -35,21 +38,24 @@ def read_text(text: str, parse: Parse) -> Document:
     return Document(text, Encoding(), parse(text), decoded=True)
 
 
-def read_document(data: bytes, suffix: str, keys: Sequence[str] = ()) -> Document:
+def read_document(
+    data: bytes, suffix: str, keys: Sequence[str] = (), *, source: str = "", target: str = ""
+) -> Document:
     """Return the document in these bytes, whatever they are. The suffix, such as '.html', decides the format.
 
-    `keys` are those of JSON whose values are translated, without them all strings, or columns of CSV, see `parse_csv`.
-    Raise UsageError for an unknown suffix, for keys in another format, for columns that CSV lacks, where JSON has none
-    of the keys, and for what is no bytes, such as a string.
+    `keys` are those whose values are translated, without them all, or columns of CSV, see `parse_csv`. source, target:
+    the codes of the languages, such as 'en' and 'pt-BR'; messages get the plural forms of the target. Raise UsageError
+    for an unknown suffix, for keys in a format without, for columns that CSV lacks, where JSON has none of the keys,
+    and for what is no bytes, such as a string.
     """
     if not isinstance(data, bytes):
         raise UsageError(f"read_document takes bytes, such as Path(name).read_bytes(), not {type(data).__name__}")
     suffix = suffix.lower()
-    if suffix in WITH_KEYS:
-        return WITH_KEYS[suffix](data, keys)
-    if suffix not in PARSERS:
+    if suffix not in SUFFIXES:
         advice = NOT_TEXT.get(suffix, f"expected one of {', '.join(SUFFIXES)}")
         raise UsageError(f"unknown document suffix '{suffix}': {advice}")
-    if keys:
-        raise UsageError(f"keys are for {' and '.join(WITH_KEYS)} only, not for {suffix}")
+    if keys and suffix not in WITH_KEYS:
+        raise UsageError(f"keys are for {', '.join(WITH_KEYS)} only, not for {suffix}")
+    if suffix in CONFIGURED:
+        return CONFIGURED[suffix](data, DocumentConfig(tuple(keys), source, target))
     return PARSERS[suffix](data)

@@ -2,22 +2,22 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from dragoman.data.csv import declared_delimiter, delimiter_of, find_columns
 from dragoman.documents.document import (
-    Content,
     Document,
-    Passage,
+    DocumentConfig,
     Skipped,
     line_number,
-    replace_lines,
-    translatable_lines,
 )
 from dragoman.documents.encoding import decode
+from dragoman.documents.messages import Entry, entry_passages
 from dragoman.errors import UsageError, plural
 
+SHOWN = 40  # characters of a cell in a message
 ROW_END = re.compile(r"\r\n|\r|\n|\Z")
 
 
@@ -30,8 +30,8 @@ class Cell(NamedTuple):
     quoted: bool
 
 
-def parse_csv(data: bytes, keys: Sequence[str]) -> Document:
-    """Return the document whose texts are the cells of the columns `keys`: their names, or their numbers from 1.
+def parse_csv(data: bytes, config: DocumentConfig) -> Document:
+    """Return the document whose texts are the cells of the columns `config.keys`: their names, or their numbers from 1.
 
     Without keys it is the column 'text'; or, where there are 'source' and 'target', the sources whose target is empty,
     which is then filled in. Formulas, and rows without a cell to fill, are left alone. A file with a quote that is not
@@ -48,10 +48,10 @@ def parse_csv(data: bytes, keys: Sequence[str]) -> Document:
         return Document(original, encoding, [], [damage], readable=False)
     if declared:  # the row that tells it
         del rows[:1]
-    passages: list[Passage] = []
+    entries: list[Entry] = []
     unfillable: list[int] = []  # where sources begin whose rows have no cell for a translation
     if rows:
-        columns, named = choose_columns([cell.text.strip() for cell in rows[0]], keys)
+        columns, named = choose_columns([cell.text.strip() for cell in rows[0]], config.keys)
         for row in rows[named:]:
             for read, written in columns:
                 if read < len(row) <= written and row[read].text.strip():
@@ -59,10 +59,12 @@ def parse_csv(data: bytes, keys: Sequence[str]) -> Document:
                 if max(read, written) >= len(row) or row[read].text.startswith("="):
                     continue
                 cell, place = row[read], row[written]
-                lines = translatable_lines(cell.text)
-                if lines and (place is cell or not place.text.strip()):
-                    passages.append(Passage(place.start, place.end, lines, partial(render, cell, delimiter)))
-    return Document(original, encoding, passages, describe_unfillable(original, unfillable))
+                if place is cell or not place.text.strip():
+                    write = partial(write_cell, cell.quoted, delimiter)
+                    entries.append(Entry(cell.text.strip()[:SHOWN], cell.text, place.start, place.end, write))
+    skipped = describe_unfillable(original, unfillable)
+    passages = list(entry_passages(original, entries, replace(config, keys=()), skipped))
+    return Document(original, encoding, passages, skipped)
 
 
 def describe_unfillable(original: str, offsets: Sequence[int]) -> list[Skipped]:
@@ -110,8 +112,7 @@ def choose_columns(heading: Sequence[str], keys: Sequence[str]) -> tuple[list[tu
     return [(index, index) for index in indices], named
 
 
-def render(source: Cell, delimiter: str, translations: Sequence[str]) -> Content:
-    """Return the text of a cell with its lines translated, in quotes where the source has or the text needs them."""
-    text = replace_lines(source.text, translations)
+def write_cell(quoted: bool, delimiter: str, text: str) -> str:
+    """Return a text as a cell, in quotes where the source has them or the text needs them."""
     needed = any(character in text for character in (delimiter, '"', "\r", "\n"))
-    return ['"' + text.replace('"', '""') + '"' if source.quoted or needed else text]
+    return '"' + text.replace('"', '""') + '"' if quoted or needed else text

@@ -4,7 +4,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -39,9 +38,10 @@ Content = Iterable[str | Span]  # new text, and spans of the original that stay 
 class Passage:
     """A span of the original with one or more texts, and a function that writes their translations in its place.
 
-    The function gets a translation for each text, one line without space around it. A passage may lie inside a span
-    that another one keeps. `marked`: what takes its place where a translation is unsure, with the same texts and a mark
-    for whoever reviews them, which may need a longer span; None where the format has no such mark.
+    The function gets a translation for each text, one line without space around it. It raises ValueError, with the
+    reason, for translations that the format cannot hold there. A passage may lie inside a span that another one keeps.
+    `marked`: what takes its place where a translation is unsure, with the same texts and a mark for whoever reviews
+    them, which may need a longer span; None where the format has no such mark.
     """
 
     start: int
@@ -62,6 +62,20 @@ class Label:
     start: int
     end: int
     render: Callable[[str, str], str | None]
+
+
+@dataclass(frozen=True)
+class DocumentConfig:
+    """What must be known of a document, besides its bytes, to read it."""
+
+    keys: tuple[str, ...] = ()
+    "keys of JSON and the like whose values are translated, columns of CSV; none for all"
+    source: str = ""
+    "the language of the texts, by its code: it says what each of their plural forms is for"
+    target: str = ""
+    "the language of the translations, which says what plural forms they have; '' for those of the texts"
+    all: bool = False
+    "whether what has a translation gets a new one"
 
 
 class Document:
@@ -151,12 +165,15 @@ class Document:
         for label in self.labels:
             new = label.render(source, target) if target and source != target else None
             if new is not None:
-                yield Change(Passage(label.start, label.end, (), partial(_given, [new])), [])
+                yield Change(Passage(label.start, label.end, (), lambda _: ()), [new])
 
-    def changes(self, translations: Sequence[str], unsure: Collection[int] = ()) -> list["Change"]:
+    def changes(
+        self, translations: Sequence[str], unsure: Collection[int] = (), refused: list[Skipped] | None = None
+    ) -> list["Change"]:
         """Return the passages whose translations have words and are not the same, one translation for each text.
 
-        unsure: see `fill`. A passage is marked if one of its translations is unsure.
+        unsure: see `fill`. A passage is marked if one of its translations is unsure. refused: is given the passages
+        that stay as they were because their format cannot hold the translations, as a message without its arguments.
         """
         given = enumerate(translations)
         changes: list[Change] = []
@@ -169,7 +186,15 @@ class Document:
                 for old, (number, text) in zip(passage.texts, numbered, strict=True)
             ]
             if new != list(passage.texts):
-                changes.append(Change(marked or passage, new, marked is not None))
+                try:
+                    content = list((marked or passage).render(new))
+                except ValueError as error:
+                    if refused is not None:
+                        refused.append(
+                            Skipped(line_number(self.original, passage.start), f"{error}: left untranslated")
+                        )
+                else:
+                    changes.append(Change(marked or passage, content, marked is not None))
         return changes
 
     def _rewrite(self, span: Span, changes: Sequence["Change"]) -> str:
@@ -178,10 +203,10 @@ class Document:
         position = span.start
         index = 0
         while index < len(changes):
-            passage, new, _ = changes[index]
+            passage, content, _ = changes[index]
             inside = changes[index + 1 : bisect_left(changes, passage.end, index + 1, key=change_start)]
             pieces.append(self.original[position : passage.start])
-            for part in passage.render(new):
+            for part in content:
                 if isinstance(part, str):
                     pieces.append(part)
                 else:
@@ -193,10 +218,10 @@ class Document:
 
 
 class Change(NamedTuple):
-    """A passage, what replaces its texts, and whether it is marked for a review."""
+    """A passage, what stands in its place, and whether it is marked for a review."""
 
     passage: Passage
-    translations: list[str]
+    content: Content
     marked: bool = False
 
 
@@ -225,11 +250,6 @@ def has_letter(text: str) -> bool:
 def translatable_lines(text: str) -> tuple[str, ...]:
     """Return the lines of a text that have a letter, without the space around them."""
     return tuple(line.strip() for line in text.split("\n") if has_letter(line))
-
-
-def _given(content: "Content", _: Sequence[str]) -> "Content":
-    """Return the content that a label is given, whatever the translations are."""
-    return content
 
 
 def replace_lines(text: str, translations: Sequence[str]) -> str:

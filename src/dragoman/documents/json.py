@@ -3,49 +3,107 @@
 import difflib
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
-from dragoman.documents.document import (
-    SURROGATES,
-    Content,
-    Document,
-    Passage,
-    Skipped,
-    replace_lines,
-    translatable_lines,
-)
+from dragoman.documents.document import SURROGATES, Document, DocumentConfig, Label, Skipped, Span
 from dragoman.documents.encoding import decode
+from dragoman.documents.messages import Entry, Form, Plural, entry_passages
 from dragoman.errors import UsageError
+from dragoman.text.plurals import CATEGORIES
 
 SPACE = re.compile(r"[ \t\n\r]*")
 ATOM = re.compile(r"true|false|null|NaN|-?Infinity|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 STRING = json.JSONDecoder()
+LOCALE = re.compile(r'"@@locale"\s*:\s*("[\w-]{0,40}")')
+PLURAL_KEY = re.compile(rf"(?P<ordinal>_ordinal)?_(?P<category>{'|'.join(CATEGORIES)})$")  # of i18next
 SHOWN = 20  # keys that a message names
 
 
-def parse_json(data: bytes, keys: Collection[str]) -> Document:
-    """Return the document whose texts are the strings under `keys`, or all strings if there are no keys.
+class String(NamedTuple):
+    """A string of JSON with the quotes where it begins and ends, the key that it stands under, and where that is."""
 
-    A file that is not JSON has no texts. That, and keys that do not occur while others do, is in `skipped` of the
+    key: str
+    text: str
+    start: int
+    end: int
+    key_span: Span
+    is_note: bool  # whether it is below a key with an @, as what ARB files say of their messages
+
+
+def parse_json(data: bytes, config: DocumentConfig, arb: bool = False) -> Document:
+    """Return the document whose texts are the strings under the keys of `config`, or all strings.
+
+    arb: whether it is ARB, the messages of Flutter: keys with an @ are notes, and strings are in ICU MessageFormat. A
+    file that is not JSON has no texts. That, and keys that do not occur while others do, is in `skipped` of the
     document. Raise UsageError where none of the keys occurs, naming those that there are.
     """
     original, encoding = decode(data)
-    ascii_only = original.isascii() and "\\u" in original
-    passages: list[Passage] = []
-    known: dict[str, None] = {}  # the keys of all strings, in order
+    write = partial(write_string, original.isascii() and "\\u" in original)
+    skipped: list[Skipped] = []
     try:
-        for key, text, start, end in strings(original):
-            known[key] = None
-            if (not keys or key in keys) and (lines := translatable_lines(text)):
-                passages.append(Passage(start, end, lines, partial(render, text, ascii_only)))
+        strings = [string for string in find_strings(original) if not (arb and string.is_note)]
     except json.JSONDecodeError as error:
         return Document(original, encoding, [], [Skipped(error.lineno, f"not JSON ({error.msg})")], readable=False)
-    missing = [key for key in keys if key not in known]
-    if missing and len(missing) == len(keys):
+    known = dict.fromkeys(string.key for string in strings)  # in order
+    missing = [key for key in config.keys if key not in known]
+    if missing and len(missing) == len(config.keys):
         raise UsageError(f"no text under the key '{missing[0]}'; {describe_keys(missing[0], [*filter(None, known)])}")
-    skipped = [Skipped(0, f"no text under the key '{key}'") for key in missing]
-    return Document(original, encoding, passages, skipped)
+    skipped += [Skipped(0, f"no text under the key '{key}'") for key in missing]
+    passages = entry_passages(original, entries(original, strings, write), config, skipped, arb)
+    locales = (Label(*match.span(1), write_locale) for match in LOCALE.finditer(original) if arb)
+    return Document(original, encoding, [*passages, *locales], skipped)
+
+
+def parse_arb(data: bytes, config: DocumentConfig) -> Document:
+    """Return the document whose texts are the messages of an ARB file; see `parse_json`."""
+    return parse_json(data, config, arb=True)
+
+
+def write_locale(source: str, target: str) -> str:
+    """Return the language of translations as ARB says it."""
+    return f'"{target.replace("-", "_")}"'
+
+
+def write_string(ascii_only: bool, text: str) -> str:
+    """Return a text as a JSON string. Half a surrogate pair is escaped in any case."""
+    return json.dumps(text, ensure_ascii=ascii_only or bool(SURROGATES.search(text)))
+
+
+def entries(original: str, strings: Sequence[String], write: Callable[[str], str]) -> Iterator[Entry | Plural]:
+    """Yield the strings as entries; neighbours such as "item_one" and "item_other" are one in plural forms."""
+    plurals = [PLURAL_KEY.search(string.key) for string in strings]
+    at = 0
+    while at < len(strings):
+        end, plural = at + 1, plurals[at]
+        while plural and end < len(strings) and is_sibling(original, strings[end - 1], strings[end]):
+            other = plurals[end]
+            if not other or other.string[: other.start("category")] != plural.string[: plural.start("category")]:
+                break
+            end += 1
+        made = [Entry(string.key, string.text, string.start, string.end, write) for string in strings[at:end]]
+        if plural and any(string.key.endswith("other") for string in strings[at:end]):
+            forms = tuple(
+                Form(string.key_span.start, string.end, category_span(string), entry)
+                for string, entry in zip(strings[at:end], made, strict=True)
+            )
+            kind = "selectordinal" if plural["ordinal"] else "plural"
+            yield Plural(plural.string[: plural.start()], forms, kind)
+        else:
+            yield from made
+        at = end
+
+
+def is_sibling(original: str, first: String, second: String) -> bool:
+    """Return whether a string stands right behind another one, in the same object."""
+    return original[first.end : second.key_span.start].strip() == "," and first.key_span.end > 0
+
+
+def category_span(string: String) -> Span:
+    """Return where the plural category at the end of a key stands, which has no escapes."""
+    end = string.key_span.end - 1
+    return Span(end - len(string.key.rpartition("_")[2]), end)
 
 
 def describe_keys(key: str, known: Sequence[str]) -> str:
@@ -57,28 +115,29 @@ def describe_keys(key: str, known: Sequence[str]) -> str:
     return f"{hint}texts are under {', '.join(known[:SHOWN])}{', ...' if len(known) > SHOWN else ''}"
 
 
-def strings(original: str) -> Iterator[tuple[str, str, int, int]]:
-    """Yield (key, string, start, end) for every string value; start and end are those of its quotes.
+def find_strings(original: str) -> Iterator[String]:
+    """Yield every string value. The strings of a list have the key of the list.
 
-    The strings of a list have the key of the list. It does not recurse, so they may be nested to any depth. Raise
-    JSONDecodeError for what is not JSON.
+    It does not recurse, so they may be nested to any depth. Raise JSONDecodeError for what is not JSON.
     """
-    unclosed: list[tuple[str, str]] = []  # what closes each object or list that is open, and the key it stands under
-    key = ""
+    # What closes each object or list that is open, the key it stands under, and whether that is below a note.
+    unclosed: list[tuple[str, str, bool]] = []
+    key, key_span, is_note = "", Span(0, 0), False
     at = after_space(original, 0)
     while True:
         match original[at : at + 1]:
             case "{" | "[" as bracket:
                 close = "}" if bracket == "{" else "]"
-                unclosed.append((close, key))
+                unclosed.append((close, key, is_note))
+                is_note = is_note or key.startswith("@")
                 at = after_space(original, at + 1)
                 if not original.startswith(close, at):
                     if close == "}":
-                        key, at = read_key(original, at)
+                        key, key_span, at = read_key(original, at)
                     continue
             case '"':
                 text, end = STRING.raw_decode(original, at)
-                yield key, text, at, end
+                yield String(key, text, at, end, key_span, is_note or key.startswith("@"))
                 at = end
             case _:
                 atom = ATOM.match(original, at)
@@ -87,7 +146,8 @@ def strings(original: str) -> Iterator[tuple[str, str, int, int]]:
                 at = atom.end()
         at = after_space(original, at)
         while unclosed and original.startswith(unclosed[-1][0], at):
-            key = unclosed.pop()[1]
+            _, key, is_note = unclosed.pop()
+            key_span = Span(0, 0)
             at = after_space(original, at + 1)
         if not unclosed:
             if at < len(original):
@@ -97,31 +157,27 @@ def strings(original: str) -> Iterator[tuple[str, str, int, int]]:
         if not original.startswith(",", at):
             raise json.JSONDecodeError(f"a comma or '{unclosed[-1][0]}' is missing", original, at)
         at = after_space(original, at + 1)
+        key_span = Span(0, 0)
         if unclosed[-1][0] == "}":
-            key, at = read_key(original, at)
+            key, key_span, at = read_key(original, at)
 
 
-def read_key(original: str, at: int) -> tuple[str, int]:
-    """Return the key at `at` in an object, and the offset of its value. Raise JSONDecodeError for no key or colon."""
+def read_key(original: str, at: int) -> tuple[str, Span, int]:
+    """Return the key at `at` in an object, its span, and the offset of its value.
+
+    Raise JSONDecodeError for no key or colon.
+    """
     if not original.startswith('"', at):
         raise json.JSONDecodeError("a key in quotes is missing", original, at)
-    key, at = STRING.raw_decode(original, at)
-    at = after_space(original, at)
+    start = at
+    key, end = STRING.raw_decode(original, start)
+    at = after_space(original, end)
     if not original.startswith(":", at):
         raise json.JSONDecodeError("a colon is missing", original, at)
-    return key, after_space(original, at + 1)
+    return key, Span(start, end), after_space(original, at + 1)
 
 
 def after_space(original: str, at: int) -> int:
     """Return the offset of what follows the white space at offset `at`, or `at` if there is none."""
     space = SPACE.match(original, at)
     return space.end() if space else at
-
-
-def render(text: str, ascii_only: bool, translations: Sequence[str]) -> Content:
-    """Return `text` with its lines translated, as a JSON string.
-
-    ascii_only: escape all other characters. Half a surrogate pair can only be escaped.
-    """
-    value = replace_lines(text, translations)
-    return [json.dumps(value, ensure_ascii=ascii_only or bool(SURROGATES.search(value)))]

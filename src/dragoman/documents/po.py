@@ -6,14 +6,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from gettext import c2py
-from itertools import chain, islice
 
 import polib
 
 from dragoman.data.po import CHARSET
-from dragoman.documents.document import Content, Document, Passage, Skipped, Span, replace_lines, translatable_lines
+from dragoman.documents.document import (
+    Content,
+    Document,
+    DocumentConfig,
+    Passage,
+    Skipped,
+    Span,
+    line_number,
+)
 from dragoman.documents.encoding import decode
+from dragoman.documents.icu import COMPLEX, Choice, write
+from dragoman.documents.messages import Phrase, phrase_of, with_signs, worded
 from dragoman.errors import plural
+from dragoman.text.plurals import Numbers, numbers_by_category
 
 LINE = re.compile(
     r"""[ \t]*(?:
@@ -32,6 +42,7 @@ class Message:
     lines: dict[str, list[str]] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
     fuzzy: bool = False
+    is_icu: bool = False  # by its flag
     mark: tuple[int, str] | None = None  # where a mark is inserted that makes it fuzzy, and the mark
     unreadable: bool = False
 
@@ -57,26 +68,30 @@ class Message:
         return all(string for key, string in self.strings.items() if key.startswith("msgstr"))
 
 
-def parse_po(data: bytes) -> Document:
+def parse_po(data: bytes, config: DocumentConfig) -> Document:
     """Return the document whose texts are the untranslated messages. Its `skipped` says which lines are not PO."""
     declared = CHARSET.search(data)
     original, encoding = decode(data, declared[1].decode("ascii", "replace") if declared else "")
     passages: list[Passage] = []
     bad_lines: list[int] = []
-    singular = 0  # which plural form is the one for one thing
+    skipped: list[Skipped] = []
+    by_form = numbers_of_forms("")
     left = Counter({"translated before": 0, "fuzzy": 0})
     message = None
     for message in messages(original, bad_lines):
         header = message.strings.get("msgstr", "")
         if not message.strings.get("msgid"):
-            singular = form_for_one(polib.unescape(header)) if header else singular
+            by_form = numbers_of_forms(polib.unescape(header)) if header else by_form
         elif message.fuzzy:
             left["fuzzy"] += 1
         elif message.translated:
             left["translated before"] += 1
         elif not message.unreadable:
-            passages.extend(missing_translations(original, message, f"msgstr[{singular}]"))
-    skipped = []
+            try:
+                passages.extend(missing_translations(original, message, by_form, config))
+            except ValueError as error:
+                line = line_number(original, message.spans["msgid"].start)
+                skipped.append(Skipped(line, f"no message in ICU MessageFormat: {error}; left untranslated"))
     if not message:
         skipped.append(Skipped(bad_lines[0] if bad_lines else 0, "not PO (there is no message in it)"))
     elif bad_lines:
@@ -113,8 +128,10 @@ def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
                 message.add(key, Span(offset + start, offset + end), match["string"])
             else:
                 bad_lines.append(number)
-        elif comment.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", comment):
-            message.fuzzy = True
+        elif comment.startswith("#,"):
+            flags = re.split(r"[,\s]+", comment)
+            message.fuzzy = message.fuzzy or "fuzzy" in flags
+            message.is_icu = message.is_icu or "icu-message-format" in flags
         after_blank = comment is not None and not comment.strip()
         if after_blank and not message.lines:  # what was unreadable was no part of the entry that begins now
             message.unreadable = False
@@ -137,33 +154,58 @@ def fuzzy_mark(line: re.Match[str], offset: int, before: tuple[int, str] | None)
     return before
 
 
-def form_for_one(header: str) -> int:
-    """Return the number of the plural form that is used for one thing, by the formula in the header; 0 without one."""
+def numbers_of_forms(header: str) -> Numbers:
+    """Return the plural forms by the formula in the header, '0' and so on, with numbers that each is used for."""
     formula = PLURAL.search(header)
     try:
-        return int(c2py(formula[1])(1)) if formula else 0
-    except (ValueError, ArithmeticError):
-        return 0
+        function = c2py(formula[1] if formula else "n != 1")
+        return numbers_by_category(lambda number: str(int(function(int(number)))))
+    except (ValueError, ArithmeticError, RecursionError):
+        return {"0": [1], "1": [2]}
 
 
-def missing_translations(original: str, message: Message, singular: str) -> Iterator[Passage]:
-    """Yield one passage for all translations that a message lacks; singular: the keyword of the form for one thing."""
+def missing_translations(
+    original: str, message: Message, by_form: Numbers, config: DocumentConfig
+) -> Iterator[Passage]:
+    """Yield one passage for all translations that a message lacks. Raise ValueError where it is no ICU message.
+
+    by_form: numbers that each plural form is used for.
+    """
     keys = [key for key in message.strings if key.startswith("msgstr")]
     empty = sorted((key for key in keys if not message.strings[key]), key=lambda key: message.spans[key])
-    texts = []
-    for key in empty:
-        is_singular = "msgid_plural" not in message.strings or (key == singular and len(keys) > 1)
-        texts.append(polib.unescape(message.strings["msgid" if is_singular else "msgid_plural"]))
-    lines = [translatable_lines(text) for text in texts]
-    if any(lines):
-        spans = [message.spans[key] for key in empty]
-        end = "\r\n" if original[spans[0].end : spans[0].end + 1] == "\r" else "\n"
-        forms = list(zip(spans, texts, map(len, lines), strict=True))
-        passage = Passage(spans[0].start, spans[-1].end, tuple(chain.from_iterable(lines)), partial(render, forms, end))
-        assert message.mark  # for it has a keyword
-        start, mark = message.mark
-        marked = replace(passage, start=start, render=partial(render_marked, mark, Span(start, passage.start), passage))
-        yield replace(passage, marked=marked)
+    singular = polib.unescape(message.strings["msgid"])
+    is_plural = "msgid_plural" in message.strings
+    if is_plural:
+        sources = {"one": singular, "other": polib.unescape(message.strings["msgid_plural"])}
+        forms = {key[len("msgstr[") : -1] or "0": key for key in empty}
+        numbers = {form: by_form.get(form, [2]) for form in forms}
+        if len(keys) == 1:  # there is but one form, of any number
+            numbers = {form: [2] for form in forms}
+        branches = {name: with_signs(text) for name, text in sources.items()}
+        phrase = Phrase(worded(Choice("n", "plural", branches), config, by_category=numbers), str)
+    else:
+        phrase = phrase_of(singular, config, message.is_icu or bool(COMPLEX.search(singular)))
+    if not phrase.texts:
+        return
+    spans = [message.spans[key] for key in empty]
+    end = "\r\n" if original[spans[0].end : spans[0].end + 1] == "\r" else "\n"
+
+    def render(translations: Sequence[str]) -> Content:
+        """Yield the translations as PO, with what is between them."""
+        translated = phrase.translated(translations)
+        written_forms = translated.branches if isinstance(translated, Choice) and is_plural else {}
+        position = spans[0].start
+        for key in empty:
+            yield Span(position, message.spans[key].start)
+            text = written_forms[key[len("msgstr[") : -1] or "0"] if written_forms else write(translated)
+            yield quote(text, end)
+            position = message.spans[key].end
+
+    passage = Passage(spans[0].start, spans[-1].end, phrase.texts, render)
+    assert message.mark  # for it has a keyword
+    start, mark = message.mark
+    marked = replace(passage, start=start, render=partial(render_marked, mark, Span(start, passage.start), passage))
+    yield replace(passage, marked=marked)
 
 
 def render_marked(mark: str, before: Span, passage: Passage, translations: Sequence[str]) -> Content:
@@ -171,19 +213,6 @@ def render_marked(mark: str, before: Span, passage: Passage, translations: Seque
     yield mark
     yield before
     yield from passage.render(translations)
-
-
-def render(forms: Sequence[tuple[Span, str, int]], end: str, translations: Sequence[str]) -> Content:
-    """Yield a message's translations as PO, with what is between them.
-
-    forms: the span of each, its source text, and how many lines of that are translated; end: the line end.
-    """
-    position = forms[0][0].start
-    given = iter(translations)
-    for span, text, count in forms:
-        yield Span(position, span.start)
-        yield quote(replace_lines(text, list(islice(given, count))), end)
-        position = span.end
 
 
 def quote(text: str, end: str) -> str:

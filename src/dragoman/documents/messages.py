@@ -1,0 +1,254 @@
+"""The strings of a program as messages: the plurals of the target language are made, and each sentence is a text.
+
+A format yields the entries of a file; `entry_passages` makes the passages of all formats.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from dragoman.documents.document import (
+    Content,
+    DocumentConfig,
+    Passage,
+    Skipped,
+    Span,
+    line_number,
+    replace_lines,
+    translatable_lines,
+)
+from dragoman.documents.icu import COMPLEX, Argument, Choice, Sentence, hoist, parse, quote, write
+from dragoman.text.plurals import Numbers, as_number, numbers_of, sources_of
+
+# What stands for the number in plural forms: of printf, of Qt, in the braces of Python, i18next, Ruby and others.
+NUMBER = re.compile(
+    r"""%(?:\d{1,2}\$|\(\w{1,40}\))?[-+0',]{0,3}(?:[hlqjzt]{0,2}[diu]|[s@]) | %L?[1n](?!\w)
+    | %?\{(?:\d{0,2}|n|num|count|number)\} | \{\{\s?(?:n|num|count|number)\s?\}\}""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A string of a file: its key, its text without escapes, where it is written, and how a text is written there."""
+
+    key: str
+    text: str
+    start: int
+    end: int
+    write: Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A plural form in a file: where all of it begins and ends, where the name of its category is, and its string."""
+
+    start: int
+    end: int
+    category: Span
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class Plural:
+    """A string in several plural forms, in the order of the file; 'selectordinal' if they are for 1st, 2nd, 3rd."""
+
+    key: str
+    forms: tuple[Form, ...]
+    kind: str = "plural"
+
+
+@dataclass(frozen=True)
+class Wording:
+    """A sentence of a message as texts to translate: with a number said in the place of its sign, and with the sign.
+
+    The words around a number have the right form. The sign is what is left where a translation loses the number.
+    """
+
+    sentence: Sentence
+    number: float | None = None
+    sign: str = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return the texts, the best first."""
+        parts = [part if isinstance(part, str) else part.sign for part in self.sentence]
+        if self.number is None:
+            return ("".join(parts),)
+        number = f"{self.number:g}"
+        return "".join(number if part == self.sign else part for part in parts), "".join(parts)
+
+    def write(self, by_line: Mapping[str, str], quote: Callable[[str], str]) -> str:
+        """Return the sentence with its lines translated, and its arguments as a message has them.
+
+        quote: writes words so that nothing in them is an argument. Raise ValueError where an argument is lost.
+        """
+        arguments = [part for part in self.sentence if isinstance(part, Argument)]
+        wanted, originals = Counter(part.sign for part in arguments), {part.sign: part.original for part in arguments}
+        signs = re.compile("|".join(map(re.escape, sorted(wanted, key=len, reverse=True))) or "(?!)")
+        texts = [replace_lines(text, [by_line[line] for line in translatable_lines(text)]) for text in self.texts]
+        if self.number is not None:
+            texts[0] = as_number(texts[0], self.number, self.sign) or ""
+        for text in texts:
+            if Counter(signs.findall(text)) == wanted:
+                words = map(quote, signs.split(text))
+                return next(words) + "".join(originals[sign] + next(words) for sign in signs.findall(text))
+        raise ValueError(f"its arguments, {', '.join(wanted)}, are not all in '{texts[-1]}'")
+
+
+Tree = Choice | Wording  # of which the branches of a choice are such trees
+
+
+def worded(
+    tree: Choice | Sentence,
+    config: DocumentConfig,
+    numbers: Mapping[str, float] | None = None,
+    by_category: Numbers | None = None,
+) -> Tree:
+    """Return a message with the plural categories of the target language, each made of the source's that says the same.
+
+    numbers: what each argument with that name is said as. by_category: categories to make instead, and numbers of each.
+    Branches for one value, such as '=0', stay as they are.
+    """
+    numbers = numbers or {}
+    if not isinstance(tree, Choice):
+        spoken = [part for part in tree if isinstance(part, Argument) and part.name in numbers]
+        if len(spoken) == 1 and has_place(tree, spoken[0].name, numbers[spoken[0].name]):
+            return Wording(tree, numbers[spoken[0].name], spoken[0].sign)
+        return Wording(tree)
+    if not tree.is_plural:
+        return replace(tree, branches={name: worded(tree.branches[name], config, numbers) for name in tree.branches})
+    ordinal = tree.kind == "selectordinal"
+    by_category = by_category or (numbers_of(config.target, ordinal) if config.target else {})
+    exact = {name: float(name[1:]) - tree.offset for name in tree.branches if name.startswith("=")}
+    forms = [name for name in tree.branches if name not in exact]
+
+    def fits(form: str, number: float) -> bool:
+        return any(has_place(sentence, tree.number, number) for sentence in sentences(tree.branches[form]))
+
+    in_source = numbers_of(config.source, ordinal)
+    sources = {form: (form, in_source.get(form, in_source["other"])[0]) for form in forms}
+    if by_category:
+        sources = sources_of(forms, config.source, by_category, fits, ordinal)
+    chosen = {name: (name, number) for name, number in exact.items()} | sources
+    branches = {
+        name: worded(tree.branches[form], config, {**numbers, tree.number: number})
+        for name, (form, number) in chosen.items()
+    }
+    return replace(tree, branches=branches)
+
+
+def has_place(sentence: Sentence, name: str, number: float) -> bool:
+    """Return whether a sentence names an argument, once, and has no other number like the one that is said for it."""
+    places = sum(isinstance(part, Argument) and part.name == name for part in sentence)
+    words = " ".join(part if isinstance(part, str) else part.sign for part in sentence)
+    return places == 1 and f"{number:g}" not in words
+
+
+def sentences(tree: "Tree | Sentence") -> Iterator[Any]:
+    """Yield the sentences of a message, or their wordings."""
+    if isinstance(tree, Choice):
+        yield from chain.from_iterable(map(sentences, tree.branches.values()))
+    else:
+        yield tree
+
+
+class Phrase:
+    """What a string says: its lines to translate, and how it is written with their translations."""
+
+    def __init__(self, tree: Tree, quote: Callable[[str], str]):
+        """Take the wordings, and how words of a message are quoted that might be taken for more."""
+        self.tree, self.quote = tree, quote
+        texts = chain.from_iterable(wording.texts for wording in sentences(tree))
+        self.texts = tuple(dict.fromkeys(chain.from_iterable(map(translatable_lines, texts))))
+
+    def translated(self, translations: Sequence[str]) -> Choice | str:
+        """Return the string with the translations of its texts. Raise ValueError where one has lost an argument."""
+        by_line = dict(zip(self.texts, translations, strict=True))
+
+        def written(tree: Tree) -> Choice | str:
+            if isinstance(tree, Wording):
+                return tree.write(by_line, self.quote)
+            return replace(tree, branches={name: written(branch) for name, branch in tree.branches.items()})
+
+        return written(self.tree)
+
+
+def phrase_of(text: str, config: DocumentConfig, icu: bool) -> Phrase:
+    """Return what a text says; icu: whether it is in MessageFormat. Raise ValueError where it is not in it."""
+    if not icu:
+        return Phrase(Wording([text]), str)
+    tree = hoist(parse(text))
+    return Phrase(worded(tree, config), partial(quote, in_plural=isinstance(tree, Choice)))
+
+
+def entry_passages(
+    original: str, entries: Iterable[Entry | Plural], config: DocumentConfig, skipped: list[Skipped], icu: bool = False
+) -> Iterator[Passage]:
+    """Yield a passage for each entry with words whose key is wanted, and add to `skipped` what is left alone, and why.
+
+    icu: whether all texts are in ICU MessageFormat; else they are if one of them can be nothing else.
+    """
+    entries = [entry for entry in entries if not config.keys or entry.key in config.keys]
+    icu = icu or any(isinstance(entry, Entry) and COMPLEX.search(entry.text) for entry in entries)
+    for entry in entries:
+        try:
+            if isinstance(entry, Plural):
+                yield from plural_passage(original, entry, config)
+            elif (phrase := phrase_of(entry.text, config, icu)).texts:
+                yield Passage(entry.start, entry.end, phrase.texts, partial(render_entry, entry, phrase))
+        except ValueError as error:
+            line = line_number(original, entry.start if isinstance(entry, Entry) else entry.forms[0].start)
+            skipped.append(Skipped(line, f"'{entry.key}' is no message in ICU MessageFormat: {error}"))
+
+
+def render_entry(entry: Entry, phrase: Phrase, translations: Sequence[str]) -> Content:
+    """Yield an entry with the translations of its phrase."""
+    yield entry.write(write(phrase.translated(translations)))
+
+
+def plural_passage(original: str, plural: Plural, config: DocumentConfig) -> Iterator[Passage]:
+    """Yield the passage of a string in plural forms, from the first form to the last, if it has words."""
+    by_category = {original[slice(*form.category)]: form for form in plural.forms}
+    exact = (
+        {"=0": "zero"} if "zero" in by_category else {}
+    )  # said of 0 in any language, as translators and Apple take it
+    branches = {
+        "=0" if category in exact.values() else category: with_signs(form.entry.text)
+        for category, form in by_category.items()
+    }
+    phrase = Phrase(worded(Choice("n", plural.kind, branches), config), str)
+    if phrase.texts:
+        start, end = plural.forms[0].start, plural.forms[-1].end
+        yield Passage(start, end, phrase.texts, partial(render_plural, original, plural, phrase))
+
+
+def with_signs(text: str) -> Sentence:
+    """Return a plural form as a sentence, in which what stands for the number is an argument."""
+    parts: list[str | Argument] = []
+    at = 0
+    for match in NUMBER.finditer(text):
+        parts += [text[at : match.start()], Argument(match[0], "n")]
+        at = match.end()
+    return [*parts, text[at:]]
+
+
+def render_plural(original: str, plural: Plural, phrase: Phrase, translations: Sequence[str]) -> Content:
+    """Yield the plural forms of the translation: each is written as the form of its category, or else as the last."""
+    forms = {original[slice(*form.category)]: form for form in plural.forms}
+    last = plural.forms[-1]
+    between = original[plural.forms[-2].end : last.start] if len(plural.forms) > 1 else ""
+    translated = phrase.translated(translations)
+    assert isinstance(translated, Choice)
+    for number, (category, text) in enumerate(translated.branches.items()):
+        category = "zero" if category == "=0" else category
+        form = forms.get(category, last)
+        if number:
+            yield between or "\n"
+        yield original[form.start : form.category.start] + category
+        yield original[form.category.end : form.entry.start] + form.entry.write(text)
+        yield original[form.entry.end : form.end]
