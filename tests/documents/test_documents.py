@@ -150,7 +150,14 @@ msgstr "Fertig"
 """
 JSON = r"""{"title": "A \"t\u00e9xt\"", "n": [1, -2.5e3, null, true],
  "body": ["One\n\n  two", {"id": "q-1", "title" : "Inner"}], "empty": {}, "list": []}"""
-
+ARB = """{
+  "@@locale": "en",
+  "bye": "Good bye",
+  "hello": "Hello {name}",
+  "@hello": {"description": "A greeting", "placeholders": {"name": {"example": "Ann"}}},
+  "files": "{count, plural, =0 {No files} one {{count} file} other {{count} files}}"
+}
+"""
 CSV = """id,text,note
 1,"Hello, ""you""
 two lines", A note
@@ -205,6 +212,7 @@ FIXTURES = {
     ".vtt": VTT,
     ".po": PO,
     ".json": JSON,
+    ".arb": ARB,
     ".csv": CSV,
     ".xlf": XLF,
     ".xliff": XLIFF,
@@ -224,7 +232,8 @@ TEXTS = {
     ],
     ".srt": ["Hello there my friend, <i>how are you</i> today?", "- One", "- Two", "Before", "and after an empty line"],
     ".vtt": ["Salt & pepper in two lines", 'At <x id="1"/>last'],
-    ".po": ["Hello", "%d files", "%d file", "%d files", "Line one", 'line "two"'],
+    ".po": ["Hello", "0 files", "%d files", "1 file", "%d file", "2 files", "Line one", 'line "two"'],
+    ".arb": ["Good bye", "Hello {name}", "No files", "1 file", "{count} file", "2 files", "{count} files"],
     ".json": ['A "téxt"', "One", "two", "q-1", "Inner"],
     ".csv": ['Hello, "you"', "two lines", "Hello"],
     ".xlf": [
@@ -238,7 +247,7 @@ PLACEHOLDER = re.compile(r"(<[^<>]*>|`[^`]*`|%d)")
 FRAGMENTS = re.findall(r"\s+|[^\s\w]+|\w+", "".join(FIXTURES.values()))
 LINES = [line for text in FIXTURES.values() for line in text.splitlines(keepends=True)]
 formats = pytest.mark.parametrize("suffix", FIXTURES)
-ALIASES = {".htm"}  # of suffixes with a fixture
+ALIASES = {".htm", ".pot"}  # of suffixes with a fixture
 broken = st.one_of(
     st.binary(max_size=200),
     st.text(max_size=200).map(str.encode),
@@ -445,7 +454,7 @@ def structure(data: bytes, suffix: str) -> object:
                 (m.msgid, m.msgid_plural, m.msgctxt, m.obsolete, m.flags, m.comment, m.linenum > 0) for m in messages
             ]
             return messages.metadata, old, [m.msgstr for m in messages if m.fuzzy or m.obsolete or m.msgctxt]
-        case ".json":
+        case ".json" | ".arb":
             return blanked(json.loads(data))
         case ".xlf" | ".xliff":
             kept = []  # for each unit, whether its target is empty or has the tags of its source
@@ -1058,7 +1067,7 @@ def test_suffixes_ignore_case_and_unknown_ones_are_wrong_usage():
         read_document(b"", ".log")
     with pytest.raises(UsageError, match=r"unknown document suffix '\.docx': .* save it as a web page"):
         read_document(b"", ".docx")
-    with pytest.raises(UsageError, match=r"keys are for \.json and \.csv only"):
+    with pytest.raises(UsageError, match=r"keys are for \.json, .* only, not for \.html"):
         read_document(b"", ".html", ("title",))
 
 

@@ -308,7 +308,9 @@ def test_document_that_waits_for_more_than_an_hour_is_not_lost(
 def test_long_text_is_refused_before_parsing_and_a_file_has_its_price(monkeypatch: pytest.MonkeyPatch):
     parsed = list[str]()
     monkeypatch.setattr(files, "MAX_CHARACTERS", 10)
-    monkeypatch.setattr(files, "read_document", lambda *file: (parsed.append(file[1]), read_document(*file))[1])
+    monkeypatch.setattr(
+        files, "read_document", lambda *file, **languages: (parsed.append(file[1]), read_document(*file))[1]
+    )
     for name in ("a.md", "a.txt"):
         assert files.open_document(Upload(name, "# 개와 고양이".encode()))[0].texts
         with pytest.raises(Refusal, match="11 characters are more than 10"):

@@ -17,7 +17,8 @@ OF_PAIRS = (".tsv", ".csv", ".jsonl", ".parquet", ".tmx", ".po", ".xlf", ".xliff
 WITH_COLUMNS = (".csv", ".jsonl", ".parquet", ".tmx")  # columns= says which texts are read
 WITH_HEADER = ("", ".tsv", ".csv")  # the first row may be the names of the columns; "": two files of plain text
 DEFAULT_COLUMNS = ("source", "target")  # of CSV, JSON lines and Parquet
-NOT_TEXT, NOT_PAIRS = (  # by suffix: what to do with a file that is not text, and with one that is not one corpus
+# By suffix: what to do with a file that is not text, with one that is not one corpus, and with one that is not lines.
+NOT_TEXT, NOT_PAIRS, STRUCTURED = (
     {suffix: advice for suffixes, advice in table.items() for suffix in suffixes.split()}
     for table in tomllib.loads(Path(__file__).with_name("suffixes.toml").read_text(encoding="utf-8")).values()
 )

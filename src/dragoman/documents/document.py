@@ -165,7 +165,7 @@ class Document:
         for label in self.labels:
             new = label.render(source, target) if target and source != target else None
             if new is not None:
-                yield Change(Passage(label.start, label.end, (), lambda _: ()), [new])
+                yield Change(Passage(label.start, label.end, (), lambda _: ()), [], [new])
 
     def changes(
         self, translations: Sequence[str], unsure: Collection[int] = (), refused: list[Skipped] | None = None
@@ -194,7 +194,7 @@ class Document:
                             Skipped(line_number(self.original, passage.start), f"{error}: left untranslated")
                         )
                 else:
-                    changes.append(Change(marked or passage, content, marked is not None))
+                    changes.append(Change(marked or passage, new, content, marked is not None))
         return changes
 
     def _rewrite(self, span: Span, changes: Sequence["Change"]) -> str:
@@ -203,7 +203,7 @@ class Document:
         position = span.start
         index = 0
         while index < len(changes):
-            passage, content, _ = changes[index]
+            passage, _, content, _ = changes[index]
             inside = changes[index + 1 : bisect_left(changes, passage.end, index + 1, key=change_start)]
             pieces.append(self.original[position : passage.start])
             for part in content:
@@ -218,9 +218,10 @@ class Document:
 
 
 class Change(NamedTuple):
-    """A passage, what stands in its place, and whether it is marked for a review."""
+    """A passage, what replaces its texts, what stands in its place, and whether it is marked for a review."""
 
     passage: Passage
+    translations: list[str]
     content: Content
     marked: bool = False
 

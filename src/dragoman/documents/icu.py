@@ -18,7 +18,7 @@ OFFSET = re.compile(r"\s*offset\s*:\s*(\d+)")
 FORMAT = re.compile(r"[^{}']+")
 CLOSING = re.compile(r"\s*\}")
 PLAIN = re.compile(r"[^{}#']+")
-QUOTING = re.compile("'(?=[{}#|<']|$)")  # an apostrophe that would not be one
+QUOTING = re.compile("'(?=[{}#|<']|$)|(?<=[{}#|<'])'")  # an apostrophe that would not be one
 SPECIAL, SPECIAL_IN_PLURAL = re.compile("[{}]+"), re.compile("[{}#]+")
 
 

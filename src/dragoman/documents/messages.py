@@ -143,10 +143,12 @@ def worded(
 
 
 def has_place(sentence: Sentence, name: str, number: float) -> bool:
-    """Return whether a sentence names an argument, once, and has no other number like the one that is said for it."""
-    places = sum(isinstance(part, Argument) and part.name == name for part in sentence)
-    words = " ".join(part if isinstance(part, str) else part.sign for part in sentence)
-    return places == 1 and f"{number:g}" not in words
+    """Return whether a number can be said in a sentence for the argument with that name, and be found there again."""
+    signs = [part.sign for part in sentence if isinstance(part, Argument) and part.name == name]
+    if len(signs) != 1:
+        return False
+    said, text = Wording(sentence, number, signs[0]).texts
+    return as_number(said, number, signs[0]) == text
 
 
 def sentences(tree: "Tree | Sentence") -> Iterator[Any]:

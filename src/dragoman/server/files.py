@@ -20,7 +20,7 @@ from starlette.responses import Response, StreamingResponse
 
 from dragoman.data.spec import NOT_TEXT
 from dragoman.decoding.rows import Gone, Ticket
-from dragoman.documents import SUFFIXES, Document, read_document
+from dragoman.documents import SUFFIXES, Document, Skipped, read_document
 from dragoman.documents.encoding import decode
 from dragoman.errors import DragomanError
 from dragoman.server.app import report, unexpected
@@ -61,8 +61,13 @@ def size_of(request: Any, file: Upload | None) -> int:
 file_route = partial(Route, "POST", cost=size_of, takes_file=True, max_body=MAX_DOCUMENT)
 
 
-def open_document(file: Upload | None, name: str = "") -> tuple[Document, str]:
-    """Return the document in a file and its suffix, by its name or another one that was given. Raise Refusal."""
+def open_document(
+    file: Upload | None, source: str | None = None, target: str = "", name: str = ""
+) -> tuple[Document, str]:
+    """Return the document in a file and its suffix, by its name or another one that was given. Raise Refusal.
+
+    source, target: the languages; None for a source that is to be detected.
+    """
     if file is None:
         raise Refusal(400, "Invalid request: missing file parameter")
     suffix = PurePosixPath(name or file.name).suffix.lower()
@@ -73,7 +78,7 @@ def open_document(file: Upload | None, name: str = "") -> tuple[Document, str]:
         raise Refusal(400, "Invalid request: empty file")
     if suffix in MOSTLY_TEXT:  # parsing a long one takes so long that other requests would wait for it
         check_characters(len(decode(file.content)[0]))
-    document = read_document(file.content, suffix)
+    document = read_document(file.content, suffix, source=source or "", target=target)
     if not document.readable:
         raise Refusal(400, f"Invalid request: {document.skipped[0].reason}")
     check_characters(sum(map(len, document.texts)))
@@ -116,6 +121,10 @@ def translate_document(
             translated += [result.output for result in results]
             progress(len(translated), faults)
     call.service.usage.add(call.caller, sum(map(len, texts)))
+    refused: list[Skipped] = []
+    document.changes(translated, unsure, refused)
+    if refused:
+        progress(len(translated), [*faults, *refused])
     return document.fill(translated, language, task.target, unsure)
 
 

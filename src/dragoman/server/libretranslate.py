@@ -239,12 +239,12 @@ def translate_file(call: Call) -> FileAnswer:
     """Translate a document, and keep the result for an hour."""
     if not call.service.config.state:
         raise Refusal(403, "this server does not translate documents; its operator can enable that with --state")
-    document, _ = open_document(call.file)
-    assert call.file
     target, source = find_target(call.service, call.request.target), None
     if call.request.source.lower() != "auto":
         source = find_target(call.service, call.request.source)
         check_pair(call.service, source, target)
+    document, _ = open_document(call.file, source, target)
+    assert call.file
     content = translate_document(call, document, source, Task(target))
     results, name = results_of(call), safe_name(call.file.name, f"_{target}")
     identity = results.new(call.caller)

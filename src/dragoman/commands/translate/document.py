@@ -6,7 +6,7 @@ from dragoman.commands.translate.options import Options
 from dragoman.commands.translate.report import TranslationReport
 from dragoman.console import LineProgress
 from dragoman.data.lines import read_blocks
-from dragoman.documents import read_document
+from dragoman.documents import Skipped, read_document
 from dragoman.errors import DragomanError, UsageError, plural
 from dragoman.model_folder import fetch_model
 from dragoman.storage.output import open_output
@@ -26,8 +26,9 @@ def translate_document(translator: Translator, options: Options, progress: LineP
     """
     assert options.input is not None
     content = b"".join(read_blocks(str(options.input)))
+    source, to = read_languages(fetch_model(Path(options.model))) or ("", "")
     try:
-        document = read_document(content, options.suffix, options.translate_key)
+        document = read_document(content, options.suffix, options.translate_key, source=source, target=to)
     except UsageError as error:
         if options.suffix != ".csv":
             raise
@@ -37,7 +38,6 @@ def translate_document(translator: Translator, options: Options, progress: LineP
         if not document.readable:
             raise DragomanError(f"{location}: {reason}; nothing is written")
         progress.log(f"{location}: {reason}")
-    languages = read_languages(fetch_model(Path(options.model))) or ("", "")
     report = TranslationReport(progress, translator, ranked=options.confidence)
     texts, lines = document.texts, document.lines
     outputs: list[str] = []
@@ -52,11 +52,14 @@ def translate_document(translator: Translator, options: Options, progress: LineP
             unsure.update(number for number, translation in enumerate(translations, start) if translation.left_out)
             outputs += [translation.output for translation in translations]
             progress.advance(sum(map(len, block)))
-        target.write(document.fill(outputs, *languages, unsure=unsure))
+        target.write(document.fill(outputs, source, to, unsure))
         target.flush()
     report.summarise()
+    refused: list[Skipped] = []
+    changes = document.changes(outputs, unsure, refused)
+    for line, reason in refused:
+        progress.log(f"{options.input}:{line}: {reason}")
     if document.left is not None:
-        changes = document.changes(outputs, unsure)
         counts = {
             f"marked {document.mark}": sum(change.marked for change in changes),
             **document.left,

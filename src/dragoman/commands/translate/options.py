@@ -146,6 +146,8 @@ def check_files(options: Options) -> None:
             raise UsageError(f"{options.input}: has translations already; translate reads text and documents")
     if is_document(read) and not options.is_document and not options.as_lines:
         raise UsageError(f"{options.input}: a document keeps its format; to translate its lines: --as-lines")
+    if not options.is_document:
+        check_lines(options)
     check_output(options)
     if written in (".mo", ".gmo"):
         raise UsageError(f"{options.output}: MO files are compiled: write a .po, then compile it with msgfmt")
@@ -161,6 +163,20 @@ def check_files(options: Options) -> None:
         if not options.is_document or PARSERS.get(read, read) is not PARSERS.get(written, written):
             must = f"--output must end in {read}" if options.is_document else f"--input must be {written}, too"
             raise UsageError(f"{options.output}: a document keeps its format, so {must}")
+
+
+def check_lines(options: Options) -> None:
+    """Raise UsageError for an input that is to be translated line by line, but whose lines are no sentences."""
+    if options.as_lines or options.input_format or options.suffix in (".txt", *BY_SUFFIX):
+        return
+    if not options.input or not options.input.is_file():  # a pipe can be read but once
+        return
+    from dragoman.data.lines import read_blocks
+    from dragoman.documents.structure import HEAD, structure_of
+
+    head = next(read_blocks(str(options.input)), b"")[:HEAD]
+    if reason := structure_of(head, options.suffix):
+        raise UsageError(f"{options.input}: {reason}; to translate its lines all the same: --as-lines")
 
 
 def check_output(options: Options) -> None:

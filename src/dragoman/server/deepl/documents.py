@@ -48,12 +48,12 @@ class DocumentStatus(Struct):
 def upload(call: Call) -> Handle:
     """Begin to translate a document."""
     request: UploadRequest = call.request
-    document, suffix = open_document(call.file, request.filename)
+    target = find(call.service, "target_lang", request.target_lang, call.service.models.languages)
+    source = sources_of(call, [""], request.source_lang, target)[0] if request.source_lang else None
+    document, suffix = open_document(call.file, source, target, request.filename)
     if request.output_format and f".{request.output_format.lower()}" != suffix:
         raise Refusal(400, "Parameter 'output_format' is not supported: a document keeps its format.")
     refuse_unsupported(request)
-    target = find(call.service, "target_lang", request.target_lang, call.service.models.languages)
-    source = sources_of(call, [""], request.source_lang, target)[0] if request.source_lang else None
     glossary = glossary_of(call, request, source or target, target)
     name = safe_name(request.filename or (call.file.name if call.file else ""))
     key, task = secrets.token_hex(32), Task(target, safeguards=Safeguards(glossary=glossary))

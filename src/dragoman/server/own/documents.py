@@ -61,9 +61,9 @@ def describe(identity: str, record: dict[str, Any]) -> DocumentAnswer:
 
 def send(call: Call) -> DocumentAnswer:
     """Begin to translate a document, which stays for an hour."""
-    document, _ = open_document(call.file)
-    assert call.file
     target, source = languages_of(call, call.request)
+    document, _ = open_document(call.file, source, target)
+    assert call.file
     task = task_of(call, call.request, source, target)
     identity = begin(call, document, safe_name(call.file.name, f"_{target}"), source, task, NO_KEY)
     return describe(identity, find_result(call, identity, NO_KEY))
