@@ -186,7 +186,7 @@ def _options(text: str, accelerator: Accelerator) -> dict[str, tuple[int, int, s
             or (is_latin and not letter.isascii())
             or categories[at + 1 : at + 2] == ["Mn"]
         ):
-            cost += 3
+            cost += 4
         cost += 10 * (character in POOR) + 30 * is_digit
         options[letter] = min(
             options.get(letter, (MAX_LENGTH * 99, 0, "")), (MAX_LENGTH * cost + at, at, accelerator.marker)
