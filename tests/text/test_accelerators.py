@@ -27,8 +27,8 @@ LITERAL = [
     "Fish &amp; chips", "&nbsp;", "R&D", "Q&A", "q&a", "AT&T", "R&Ds are here", "A & B", "Drag&Drop", "A&1", "?a=1&b=2",
     "https://example.org/?a=1&b=2", "http://example.org/a_b", "snake_case", "my_file.txt", "_blank", "__init__",
     "utf_8", "MAX_SIZE", "My_File", "Open %(file_name)s", "{my_name}", "Set file_name to a path.",
-    "call open_file(path)", "_emphasis_", "Use foo_bar and baz_qux", "~/path", "~5", "A~Z", "월~금", "%s&Name", "&", "_", "~", "",
-    "100 &", "A&",
+    "call open_file(path)", "_emphasis_", "Use foo_bar and baz_qux", "~/path", "~5", "A~Z", "월~금", "%s&Name", "&",
+    "_", "~", "", "100 &", "A&", "Use &name= here", "Drop off_on_off here",
 ]  # fmt: skip
 
 
