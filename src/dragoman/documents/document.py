@@ -3,13 +3,14 @@
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
 from dragoman.documents.encoding import Encoding
 from dragoman.errors import UsageError, plural
 from dragoman.text import verbatim
+from dragoman.text.accelerators import Accelerator, convention, find, place_in_menus
 from dragoman.text.faults import is_empty
 
 UNREADABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and what stands for bytes that are not characters
@@ -41,7 +42,8 @@ class Passage:
     The function gets a translation for each text, one line without space around it. It raises ValueError, with the
     reason, for translations that the format cannot hold there. A passage may lie inside a span that another one keeps.
     `marked`: what takes its place where a translation is unsure, with the same texts and a mark for whoever reviews
-    them, which may need a longer span; None where the format has no such mark.
+    them, which may need a longer span; None where the format has no such mark. `accelerator`: what the only text had
+    that stands in a menu; the function gets a translation that has it, too.
     """
 
     start: int
@@ -49,6 +51,7 @@ class Passage:
     texts: tuple[str, ...]
     render: Callable[[Sequence[str]], Content]
     marked: "Passage | None" = None
+    accelerator: Accelerator | None = None
 
 
 @dataclass(frozen=True)
@@ -177,24 +180,28 @@ class Document:
         """
         given = enumerate(translations)
         changes: list[Change] = []
+        pending: list[tuple[Passage, list[str], bool]] = []
         for passage in self.passages:
             numbered = list(islice(given, len(passage.texts)))
-            marked = passage.marked if any(number in unsure for number, _ in numbered) else None
-            kept = () if marked else unsure
+            is_marked = passage.marked is not None and any(number in unsure for number, _ in numbered)
+            kept = () if is_marked else unsure
             new = [
                 old if text == old or number in kept or loses_words(old, line := as_line(text)) else line
                 for old, (number, text) in zip(passage.texts, numbered, strict=True)
             ]
+            pending.append((passage, new, is_marked))
+        accelerated = [(passage.accelerator, new[0]) for passage, new, _ in pending if passage.accelerator]
+        placed = iter(place_in_menus(*zip(*accelerated, strict=True)) if accelerated else ())
+        for passage, new, is_marked in pending:
+            new = [next(placed)] if passage.accelerator else new
             if new != list(passage.texts):
+                changed = passage.marked if is_marked and passage.marked else passage
                 try:
-                    content = list((marked or passage).render(new))
+                    changes.append(Change(changed, new, list(changed.render(new)), is_marked))
                 except ValueError as error:
                     if refused is not None:
-                        refused.append(
-                            Skipped(line_number(self.original, passage.start), f"{error}: left untranslated")
-                        )
-                else:
-                    changes.append(Change(marked or passage, new, content, marked is not None))
+                        place = line_number(self.original, passage.start)
+                        refused.append(Skipped(place, f"left untranslated: {error}"))
         return changes
 
     def _rewrite(self, span: Span, changes: Sequence["Change"]) -> str:
@@ -215,6 +222,19 @@ class Document:
             position = passage.end
             index += 1 + len(inside)
         return "".join([*pieces, self.original[position : span.end]])
+
+
+def find_accelerators(passages: Iterable[Passage]) -> list[Passage]:
+    """Return the passages of a program's messages; those with an accelerator have it apart from their text."""
+    passages = list(passages)
+    marker = convention(passage.texts[0] for passage in passages if len(passage.texts) == 1)
+    found_in = ((passage, find(passage.texts[0], marker) if len(passage.texts) == 1 else None) for passage in passages)
+    return [
+        replace(passage, texts=(accelerator.text,), accelerator=accelerator)
+        if accelerator and has_letter(accelerator.text)
+        else passage
+        for passage, accelerator in found_in
+    ]
 
 
 class Change(NamedTuple):

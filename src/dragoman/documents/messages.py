@@ -17,6 +17,7 @@ from dragoman.documents.document import (
     Passage,
     Skipped,
     Span,
+    find_accelerators,
     line_number,
     replace_lines,
     translatable_lines,
@@ -190,22 +191,24 @@ def phrase_of(text: str, config: DocumentConfig, icu: bool) -> Phrase:
 
 def entry_passages(
     original: str, entries: Iterable[Entry | Plural], config: DocumentConfig, skipped: list[Skipped], icu: bool = False
-) -> Iterator[Passage]:
-    """Yield a passage for each entry with words whose key is wanted, and add to `skipped` what is left alone, and why.
+) -> list[Passage]:
+    """Return a passage for each entry with words whose key is wanted, and add to `skipped` what is left alone, and why.
 
     icu: whether all texts are in ICU MessageFormat; else they are if one of them can be nothing else.
     """
     entries = [entry for entry in entries if not config.keys or entry.key in config.keys]
     icu = icu or any(isinstance(entry, Entry) and COMPLEX.search(entry.text) for entry in entries)
+    passages: list[Passage] = []
     for entry in entries:
         try:
             if isinstance(entry, Plural):
-                yield from plural_passage(original, entry, config)
+                passages += plural_passage(original, entry, config)
             elif (phrase := phrase_of(entry.text, config, icu)).texts:
-                yield Passage(entry.start, entry.end, phrase.texts, partial(render_entry, entry, phrase))
+                passages.append(Passage(entry.start, entry.end, phrase.texts, partial(render_entry, entry, phrase)))
         except ValueError as error:
             line = line_number(original, entry.start if isinstance(entry, Entry) else entry.forms[0].start)
             skipped.append(Skipped(line, f"'{entry.key}' is no message in ICU MessageFormat: {error}"))
+    return find_accelerators(passages)
 
 
 def render_entry(entry: Entry, phrase: Phrase, translations: Sequence[str]) -> Content:

@@ -17,6 +17,7 @@ from dragoman.documents.document import (
     Passage,
     Skipped,
     Span,
+    find_accelerators,
     line_number,
 )
 from dragoman.documents.encoding import decode
@@ -98,7 +99,9 @@ def parse_po(data: bytes, config: DocumentConfig) -> Document:
         lines = plural(len(bad_lines), "line")
         reason = f"not PO: {lines}, the first here; the messages that they are in are left untranslated"
         skipped.append(Skipped(bad_lines[0], reason))
-    return Document(original, encoding, passages, skipped, readable=message is not None, left=left, mark="fuzzy")
+    return Document(
+        original, encoding, find_accelerators(passages), skipped, readable=message is not None, left=left, mark="fuzzy"
+    )
 
 
 def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:

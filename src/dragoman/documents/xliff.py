@@ -14,7 +14,16 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import ParseError
 
 from dragoman.data.xml import MAX_DEPTH, XmlParser
-from dragoman.documents.document import Content, Document, Passage, Skipped, Span, has_letter, line_number
+from dragoman.documents.document import (
+    Content,
+    Document,
+    Passage,
+    Skipped,
+    Span,
+    find_accelerators,
+    has_letter,
+    line_number,
+)
 from dragoman.documents.encoding import decode, resolve_references
 from dragoman.documents.inline import SPACE, Fragment, Inline, as_one_line, core_words, flow_text, render_markup, trim
 from dragoman.errors import plural
@@ -120,7 +129,7 @@ def parse_xliff(data: bytes) -> Document:
     else:
         sections: list[int] = []
         left = Counter({"translated before": 0, "approved": 0})
-        texts = list(passages(original, root, sections, left))
+        texts = find_accelerators(passages(original, root, sections, left))
         reason = f"{plural(len(sections), 'CDATA section')} with text from here on: left untranslated"
         skipped = [Skipped(line_number(original, sections[0]), reason)] if sections else []
         return Document(original, encoding, texts, skipped, left=left, entry="unit", mark="unsure")

@@ -156,6 +156,30 @@ def place(translations: Sequence[str], accelerators: Sequence[Accelerator | None
     return results
 
 
+def place_in_menus(accelerators: Sequence[Accelerator], translations: Sequence[str]) -> list[str]:
+    """Return the translations of a file's texts with accelerators; those that are not translated stay without.
+
+    A menu is a run of texts, until one has a letter that another one had.
+    """
+    menus: list[list[int]] = [[]]
+    letters: set[str] = set()
+    for index, accelerator in enumerate(accelerators):
+        letter = accelerator.letter.lower()
+        if letter in letters or len(menus[-1]) == MENU:
+            menus.append([])
+            letters = set()
+        menus[-1].append(index)
+        letters.update(filter(None, [letter]))
+    placed = list(translations)
+    for menu in menus:
+        changed = [index for index in menu if translations[index] != accelerators[index].text]
+        taken = "".join(accelerators[index].letter.lower() for index in menu if index not in changed)
+        texts = place([translations[index] for index in changed], [accelerators[index] for index in changed], taken)
+        for index, text in zip(changed, texts, strict=True):
+            placed[index] = text
+    return placed
+
+
 def _escape(text: str, marker: str) -> str:
     """Return a text with its markers doubled outside of placeholders."""
     if not marker or marker not in text:
