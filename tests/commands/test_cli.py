@@ -911,8 +911,8 @@ def test_ctrl_c_stops_a_training_that_can_go_on(corpus: Corpus, tmp_path: Path):
         ("--glossary terms.tsv --temperature 1", "--glossary needs a plain beam search"),
         ("--glossary terms.tsv --beam-groups 2", "--glossary needs a plain beam search"),
         ("--word-scores --output-format jsonl --ensemble other", "--word-scores needs a single model"),
-        ("--translate-key title -i page.json --as-lines", "--translate-key needs --input FILE.json"),
-        ("--translate-key title -i page.json --as-lines --output-format jsonl", "--translate-key needs --input FILE"),
+        ("--translate-key title -i page.json --as-lines", "--translate-key needs an --input in"),
+        ("--translate-key title -i page.json --as-lines --output-format jsonl", "--translate-key needs an --input in"),
         (
             "--translate-key b -i a.csv",
             "has a; --translate-key chooses a column, by its name or its number",

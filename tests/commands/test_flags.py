@@ -52,7 +52,7 @@ FLAGS = {
     "train --preset lstm": TRAIN + RECURRENT,
     "translate": f"""
 -m --model --ensemble -i --input -o --output --input-format --output-format
---word-scores --alignment --confidence --min-confidence --text-key --translate-key --as-lines
+--word-scores --alignment --confidence --min-confidence --text-key --translate-key --all --as-lines
 --tag --target-tag --prefix --glossary --forbid --forbid-exact --placeholders --no-placeholders
 --keep-numbers --no-keep-numbers --keep --keep-file
 --detect-faults --no-detect-faults --sentence-case --no-sentence-case --visible-characters --no-visible-characters

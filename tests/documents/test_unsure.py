@@ -80,6 +80,7 @@ msgstr[2] ""
 msgid "Copy"
 msgstr ""
 """
+STALE_WHEN_MARKED = {"Context", "Older message"}  # which are translated again: they have a previous source
 NOTES = """<q:xliff version="1.2" xmlns:q="urn:oasis:names:tc:xliff:document:1.2"><q:file><q:body>
   <q:trans-unit id="1">
     <q:source>A dog</q:source>
@@ -165,7 +166,7 @@ def test_exactly_the_unsure_are_marked_and_nothing_else_changes(suffix: str, tex
             to_review.intersection(changed)
         )
         again = read_document(filled, suffix)
-        assert again.texts == ["Copy"] * (suffix == ".po")
+        assert {*again.texts} - STALE_WHEN_MARKED == ({"Copy"} if suffix == ".po" else set())
         assert again.fill(again.texts) == filled
 
 
@@ -299,3 +300,38 @@ def test_server_does_what_the_command_does(models: Any, judged: tuple[list[str],
         document = read_document(text.encode(), suffix)
         expected = document.fill(outputs, "en", "ko", unsure)
         assert translate_document(call, document, "en", task) == expected != document.fill(outputs, "en", "ko")
+
+
+STALE = """msgid ""
+msgstr ""
+
+#, fuzzy
+#| msgid "Open a file"
+msgid "Open a folder"
+msgstr "Datei"
+
+#, fuzzy
+msgid "Close"
+msgstr "Zu"
+
+msgid "Save"
+msgstr "Sichern"
+"""
+
+
+def test_stale_message_gets_a_translation_and_stays_fuzzy():
+    document = read_document(STALE.encode(), ".po")
+    assert (document.texts, document.left) == (["Open a folder"], {"translated before": 1, "fuzzy": 1})
+    for unsure in ((), (0,)):
+        assert document.fill(["Ordner"], unsure=unsure).decode() == STALE.replace("Datei", "Ordner")
+
+
+def test_all_messages_are_translated_anew_where_wanted():
+    document = read_document(STALE.encode(), ".po", all=True)
+    assert (document.texts, document.left) == (["Open a folder", "Close", "Save"], {"translated before": 0, "fuzzy": 0})
+    filled = document.fill(["A", "B", "C"], unsure=[2]).decode()
+    assert re.findall('msgstr "(.+)"', filled) == ["A", "B", "C"]
+    assert filled.count("#, fuzzy") == 3
+    units = "<trans-unit><source>{}</source><target>Da</target></trans-unit>"
+    xliff = f"<xliff version='1.2'><file><body>{units.format('Here')}</body></file></xliff>".encode()
+    assert [read_document(xliff, ".xlf", all=everything).texts for everything in (False, True)] == [[], ["Here"]]

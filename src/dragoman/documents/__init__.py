@@ -20,10 +20,11 @@ __all__ = ["FORMS", "PARSERS", "SUFFIXES", "Document", "Parse", "Skipped", "Tags
 
 PARSERS: dict[str, Callable[[bytes], Document]] = {
     ".txt": parse_plain, ".md": parse_markdown, ".html": parse_html, ".htm": parse_html, ".srt": parse_srt,
-    ".vtt": parse_vtt, ".xlf": parse_xliff, ".xliff": parse_xliff,
+    ".vtt": parse_vtt,
 }  # fmt: skip
 CONFIGURED: dict[str, Callable[[bytes, DocumentConfig], Document]] = {
     ".po": parse_po, ".pot": parse_po, ".json": parse_json, ".arb": parse_arb, ".csv": parse_csv,
+    ".xlf": parse_xliff, ".xliff": parse_xliff,
 }  # fmt: skip
 WITH_KEYS = (".json", ".arb", ".csv")
 SUFFIXES = (*PARSERS, *CONFIGURED)
@@ -39,14 +40,14 @@ def read_text(text: str, parse: Parse) -> Document:
 
 
 def read_document(
-    data: bytes, suffix: str, keys: Sequence[str] = (), *, source: str = "", target: str = ""
+    data: bytes, suffix: str, keys: Sequence[str] = (), *, source: str = "", target: str = "", all: bool = False
 ) -> Document:
     """Return the document in these bytes, whatever they are. The suffix, such as '.html', decides the format.
 
     `keys` are those whose values are translated, without them all, or columns of CSV, see `parse_csv`. source, target:
-    the codes of the languages, such as 'en' and 'pt-BR'; messages get the plural forms of the target. Raise UsageError
-    for an unknown suffix, for keys in a format without, for columns that CSV lacks, where JSON has none of the keys,
-    and for what is no bytes, such as a string.
+    the codes of the languages, such as 'en' and 'pt-BR'; messages get the plural forms of the target. all: whether
+    messages that have a translation get a new one. Raise UsageError for an unknown suffix, for keys in a format
+    without, for columns that CSV lacks, where JSON has none of the keys, and for what is no bytes, such as a string.
     """
     if not isinstance(data, bytes):
         raise UsageError(f"read_document takes bytes, such as Path(name).read_bytes(), not {type(data).__name__}")
@@ -57,5 +58,5 @@ def read_document(
     if keys and suffix not in WITH_KEYS:
         raise UsageError(f"keys are for {', '.join(WITH_KEYS)} only, not for {suffix}")
     if suffix in CONFIGURED:
-        return CONFIGURED[suffix](data, DocumentConfig(tuple(keys), source, target))
+        return CONFIGURED[suffix](data, DocumentConfig(tuple(keys), source, target, all))
     return PARSERS[suffix](data)

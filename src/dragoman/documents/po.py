@@ -43,6 +43,7 @@ class Message:
     lines: dict[str, list[str]] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
     fuzzy: bool = False
+    stale: bool = False  # whether it is a guess of msgmerge: the message has changed since it was translated
     is_icu: bool = False  # by its flag
     mark: tuple[int, str] | None = None  # where a mark is inserted that makes it fuzzy, and the mark
     unreadable: bool = False
@@ -83,9 +84,9 @@ def parse_po(data: bytes, config: DocumentConfig) -> Document:
         header = message.strings.get("msgstr", "")
         if not message.strings.get("msgid"):
             by_form = numbers_of_forms(polib.unescape(header)) if header else by_form
-        elif message.fuzzy:
+        elif message.fuzzy and not (message.stale or config.all):
             left["fuzzy"] += 1
-        elif message.translated:
+        elif message.translated and not (message.stale or config.all):
             left["translated before"] += 1
         elif not message.unreadable:
             try:
@@ -131,6 +132,8 @@ def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
                 message.add(key, Span(offset + start, offset + end), match["string"])
             else:
                 bad_lines.append(number)
+        elif comment.startswith("#|"):
+            message.stale = True
         elif comment.startswith("#,"):
             flags = re.split(r"[,\s]+", comment)
             message.fuzzy = message.fuzzy or "fuzzy" in flags
@@ -170,12 +173,15 @@ def numbers_of_forms(header: str) -> Numbers:
 def missing_translations(
     original: str, message: Message, by_form: Numbers, config: DocumentConfig
 ) -> Iterator[Passage]:
-    """Yield one passage for all translations that a message lacks. Raise ValueError where it is no ICU message.
+    """Yield one passage for all translations that a message needs. Raise ValueError where it is no ICU message.
+
+    These are the empty ones, those of a stale message, which stays fuzzy, and with `config.all` all of any message.
 
     by_form: numbers that each plural form is used for.
     """
     keys = [key for key in message.strings if key.startswith("msgstr")]
-    empty = sorted((key for key in keys if not message.strings[key]), key=lambda key: message.spans[key])
+    anew = message.stale or config.all
+    empty = sorted((key for key in keys if anew or not message.strings[key]), key=lambda key: message.spans[key])
     singular = polib.unescape(message.strings["msgid"])
     is_plural = "msgid_plural" in message.strings
     if is_plural:
@@ -207,6 +213,9 @@ def missing_translations(
     passage = Passage(spans[0].start, spans[-1].end, phrase.texts, render)
     assert message.mark  # for it has a keyword
     start, mark = message.mark
+    if message.fuzzy:
+        yield replace(passage, marked=passage)
+        return
     marked = replace(passage, start=start, render=partial(render_marked, mark, Span(start, passage.start), passage))
     yield replace(passage, marked=marked)
 

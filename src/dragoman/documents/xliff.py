@@ -17,6 +17,7 @@ from dragoman.data.xml import MAX_DEPTH, XmlParser
 from dragoman.documents.document import (
     Content,
     Document,
+    DocumentConfig,
     Passage,
     Skipped,
     Span,
@@ -110,10 +111,11 @@ class DepthCheck:
         self.depth -= 1
 
 
-def parse_xliff(data: bytes) -> Document:
+def parse_xliff(data: bytes, config: DocumentConfig) -> Document:
     """Return the document whose texts are the lines of each source without a translation.
 
-    A target is missing if it is absent, has no words, or is a copy of its source in a state such as 'new'. A file that
+    A target is missing if it is absent, has no words, or is a copy of its source in a state such as 'new'. With
+    `config.all`, units with a translation get a new one, too, unless they are approved. A file that
     is not XLIFF, or declares entities, has no texts; `skipped` of the document says so.
     """
     declared = ENCODING.match(data)
@@ -129,7 +131,7 @@ def parse_xliff(data: bytes) -> Document:
     else:
         sections: list[int] = []
         left = Counter({"translated before": 0, "approved": 0})
-        texts = find_accelerators(passages(original, root, sections, left))
+        texts = find_accelerators(passages(original, root, sections, left, config.all))
         reason = f"{plural(len(sections), 'CDATA section')} with text from here on: left untranslated"
         skipped = [Skipped(line_number(original, sections[0]), reason)] if sections else []
         return Document(original, encoding, texts, skipped, left=left, entry="unit", mark="unsure")
@@ -156,8 +158,8 @@ def read_tree(original: str) -> Element:
     return next(element for element in path[0].children if element.name)
 
 
-def passages(original: str, root: Element, sections: list[int], left: Counter[str]) -> Iterator[Passage]:
-    """Yield a passage for each untranslated unit (1.2) or segment (2.x).
+def passages(original: str, root: Element, sections: list[int], left: Counter[str], all: bool) -> Iterator[Passage]:
+    """Yield a passage for each untranslated unit (1.2) or segment (2.x); all: also for translated ones.
 
     Add places of CDATA with text to `sections`, and units that are left alone because of their state to `left`.
     """
@@ -171,7 +173,7 @@ def passages(original: str, root: Element, sections: list[int], left: Counter[st
             continue
         elif element.attributes.get("approved") == "yes":
             left["approved"] += 1
-        elif is_translated(original, element):
+        elif not all and is_translated(original, element):
             left["translated before"] += 1
         else:
             yield from unit_passages(original, element, setting, sections)

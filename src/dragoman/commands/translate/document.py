@@ -28,7 +28,9 @@ def translate_document(translator: Translator, options: Options, progress: LineP
     content = b"".join(read_blocks(str(options.input)))
     source, to = read_languages(fetch_model(Path(options.model))) or ("", "")
     try:
-        document = read_document(content, options.suffix, options.translate_key, source=source, target=to)
+        document = read_document(
+            content, options.suffix, options.translate_key, source=source, target=to, all=options.all
+        )
     except UsageError as error:
         if options.suffix != ".csv":
             raise

@@ -57,7 +57,9 @@ class Options:
     text_key: str = "text"
     "field of the input objects that holds the text"
     translate_key: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    "in JSON, translate the values of this key; default: all strings; in CSV, this column, by name or number"
+    "in JSON and the like, translate the values of this key; default: all; in CSV, this column, by name or number"
+    all: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "in PO, XLIFF and the like, also translate messages that have a translation; default: those without, and stale ones"
     as_lines: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "read --input line by line, even if its suffix is that of a document (docs/documents.md)"
     tag: str = ""
@@ -211,5 +213,10 @@ def check_options(options: Options) -> None:
         raise UsageError("--word-scores needs a single model: leave out --ensemble")
     if options.glossary and (options.search.temperature is not None or options.search.beam_groups > 1):
         raise UsageError("--glossary needs a plain beam search: no --temperature, no --beam-groups")
-    if options.translate_key and not (options.suffix in (".json", ".csv") and options.is_document):
-        raise UsageError("--translate-key needs --input FILE.json or FILE.csv, translated as a document")
+    if options.all and not options.is_document:
+        raise UsageError("--all is for documents whose messages have translations, such as PO and XLIFF")
+    if options.translate_key:
+        from dragoman.documents import WITH_KEYS
+
+        if not (options.suffix in WITH_KEYS and options.is_document):
+            raise UsageError(f"--translate-key needs an --input in {', '.join(WITH_KEYS)}, translated as a document")
