@@ -43,7 +43,8 @@ class Passage:
     reason, for translations that the format cannot hold there. A passage may lie inside a span that another one keeps.
     `marked`: what takes its place where a translation is unsure, with the same texts and a mark for whoever reviews
     them, which may need a longer span; None where the format has no such mark. `accelerator`: what the only text had
-    that stands in a menu; the function gets a translation that has it, too.
+    that stands in a menu; the function gets a translation that has it, too. `limit`: how many characters the
+    translation of the only text may have; 0 for any number.
     """
 
     start: int
@@ -52,6 +53,7 @@ class Passage:
     render: Callable[[Sequence[str]], Content]
     marked: "Passage | None" = None
     accelerator: Accelerator | None = None
+    limit: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,11 @@ class Document:
     def texts(self) -> list[str]:
         """Return the texts to translate, in order. Each has a letter and no space around it."""
         return [text for passage in self.passages for text in passage.texts]
+
+    @property
+    def limits(self) -> list[int]:
+        """Return for each of the texts how many characters its translation may have, 0 for any number."""
+        return [passage.limit if len(passage.texts) == 1 else 0 for passage in self.passages for _ in passage.texts]
 
     @property
     def lines(self) -> list[int]:

@@ -33,6 +33,7 @@ LINE = re.compile(
     )""",
     re.VERBOSE,
 )
+LIMIT = re.compile(r"\bmax[\w .-]{0,9}(?:length|width|chars|characters)\b\W{0,3}(\d{1,5})\b", re.IGNORECASE)
 PLURAL = re.compile(r"^Plural-Forms:[^\n]{0,80}?\bplural\s*=([^;\n]{1,500})", re.MULTILINE | re.IGNORECASE)
 
 
@@ -43,6 +44,7 @@ class Message:
     lines: dict[str, list[str]] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
     fuzzy: bool = False
+    limit: int = 0  # how many characters its translations may have, as a comment says
     stale: bool = False  # whether it is a guess of msgmerge: the message has changed since it was translated
     is_icu: bool = False  # by its flag
     mark: tuple[int, str] | None = None  # where a mark is inserted that makes it fuzzy, and the mark
@@ -132,6 +134,8 @@ def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
                 message.add(key, Span(offset + start, offset + end), match["string"])
             else:
                 bad_lines.append(number)
+        elif comment.startswith("#."):
+            message.limit = int(limit[1]) if (limit := LIMIT.search(comment)) else message.limit
         elif comment.startswith("#|"):
             message.stale = True
         elif comment.startswith("#,"):
@@ -210,7 +214,7 @@ def missing_translations(
             yield quote(text, end)
             position = message.spans[key].end
 
-    passage = Passage(spans[0].start, spans[-1].end, phrase.texts, render)
+    passage = Passage(spans[0].start, spans[-1].end, phrase.texts, render, limit=message.limit)
     assert message.mark  # for it has a keyword
     start, mark = message.mark
     if message.fuzzy:

@@ -255,7 +255,14 @@ def unit_passages(original: str, unit: Element, setting: Setting, sections: list
 
     start, end = (target.start, target.end) if target else (source.end, source.end)
     texts = tuple(flow.text for flow in flows)
-    passage = Passage(unit.start if unit.name == "segment" else start, end, texts, render)
+    limit = unit.attributes.get("maxwidth", "") if unit.attributes.get("size-unit") == "char" else ""
+    passage = Passage(
+        unit.start if unit.name == "segment" else start,
+        end,
+        texts,
+        render,
+        limit=int(limit) if limit.isdecimal() else 0,
+    )
     yield replace(passage, marked=replace(passage, render=partial(render, unsure=True)))
 
 

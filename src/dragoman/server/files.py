@@ -32,6 +32,7 @@ from dragoman.server.store import Store
 from dragoman.server.texts import Task, detect_sources, translate_lines
 from dragoman.storage.locks import lock_file
 from dragoman.storage.writing import replace_file
+from dragoman.translation.limits import too_long
 
 KEPT = 3600.0  # seconds that a result may be fetched
 PIECE = 1 << 16  # bytes that are read from a file at once
@@ -103,7 +104,7 @@ def translate_document(
 
     progress: is told how many texts are translated, and what is wrong so far. turn: in which a block is translated.
     """
-    texts, lines, translated = document.texts, document.lines, []
+    texts, lines, limits, translated = document.texts, document.lines, document.limits, []
     unsure: set[int] = set()
     faults: list[Fault] = [*document.skipped]
     language = source or (detect_sources(call.service, ["\n".join(texts)], task.target)[0][0] if texts else task.target)
@@ -114,10 +115,10 @@ def translate_document(
             block = texts[start : start + BLOCK]
             with turn():
                 results = translate_lines(call, block, [""] * len(block), language, task)
-            faults += [
-                (line, flag) for line, result in zip(lines[start:], results, strict=False) for flag in result.flags
-            ]
-            unsure.update(number for number, result in enumerate(results, start) if result.left_out)
+            for number, result in enumerate(results, start):
+                long = too_long(result.output, limits[number])
+                faults += [(lines[number], flag) for flag in filter(None, (*result.flags, long))]
+                unsure.update([number] if result.left_out or long else [])
             translated += [result.output for result in results]
             progress(len(translated), faults)
     call.service.usage.add(call.caller, sum(map(len, texts)))

@@ -11,6 +11,7 @@ from dragoman.errors import DragomanError, UsageError, plural
 from dragoman.model_folder import fetch_model
 from dragoman.storage.output import open_output
 from dragoman.text.languages import read_languages
+from dragoman.translation.limits import too_long, within_limits
 from dragoman.translation.translator import Translator
 
 BLOCK = 1024  # texts translated together
@@ -49,9 +50,15 @@ def translate_document(translator: Translator, options: Options, progress: LineP
             block = texts[start : start + BLOCK]
             progress.begin(len(block))
             translations = translator.translate(block, [options.tag] * len(block), [options.prefix] * len(block))
+            limits = document.limits[start : start + BLOCK]
+            translations = within_limits(translator, block, translations, limits, options.tag)
             for line, text, translation in zip(lines[start : start + BLOCK], block, translations, strict=True):
                 report.add(f"{options.input}:{line}: '{text[:SHOWN]}'", translation)
-            unsure.update(number for number, translation in enumerate(translations, start) if translation.left_out)
+            unsure.update(
+                number
+                for number, (translation, limit) in enumerate(zip(translations, limits, strict=True), start)
+                if translation.left_out or too_long(translation.output, limit)
+            )
             outputs += [translation.output for translation in translations]
             progress.advance(sum(map(len, block)))
         target.write(document.fill(outputs, source, to, unsure))

@@ -1,0 +1,44 @@
+"""Keep translations within so many characters, as buttons and columns need: choose among those that a search finds."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dragoman.translation.translation import Translation
+from dragoman.translation.translator import Translator
+
+BEAMS = 12  # of the searches for shorter translations
+
+
+def within_limits(
+    translator: Translator,
+    texts: Sequence[str],
+    translations: Sequence[Translation],
+    limits: Sequence[int],
+    tag: str = "",
+) -> list[Translation]:
+    """Return the translations, and in place of those that are too long the best that fit.
+
+    limits: for each how many characters it may have, 0 for any number. A shorter one is looked for in wider searches,
+    with the length penalty and without. One that stays too long is flagged.
+    """
+    fitting = list(translations)
+    for index, (text, translation, limit) in enumerate(zip(texts, translations, limits, strict=True)):
+        if not too_long(translation.output, limit):
+            continue
+        for alpha in (translator.search.length_penalty, 0.0):
+            search = replace(translator.search, length_penalty=alpha, temperature=None, beam_groups=1)
+            best = translator.replace(search=search).translate(text, tag, beam=BEAMS, n_best=BEAMS)
+            chosen = next(
+                (each for each in (best, *best.alternatives) if len(each.output) <= limit and each.output), None
+            )
+            if chosen:
+                fitting[index] = replace(chosen, alternatives=())
+                break
+        else:
+            fitting[index] = replace(translation, flags=(*translation.flags, too_long(translation.output, limit)))
+    return fitting
+
+
+def too_long(translation: str, limit: int) -> str:
+    """Return the flag of a translation that has more characters than it may have, '' of others."""
+    return f"{len(translation)} characters instead of {limit}" if len(translation) > limit > 0 else ""
