@@ -71,6 +71,8 @@ def sources_of(
         if numbers == [MILLION]:  # of which 'other' is right, or nearly so
             numbers = by_category["other"]
         pairs = [(form_for(category_in_source(number), forms), number) for number in numbers]
+        if category == "zero" and category in forms:  # which a language without it may have for nothing at all
+            pairs = [(category, 0)]
         alone = {0, 1, FRACTION}.issuperset(numbers)  # "one file" is nearly right of them
         sources[category] = pairs[0] if alone else next((pair for pair in pairs if fits(*pair)), pairs[0])
     return sources
