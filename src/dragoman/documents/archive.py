@@ -217,7 +217,7 @@ def parse_archive(
     if any(map(SIGNATURE.fullmatch, members)):
         skipped.append(Skipped(0, "it is signed: the signature will not be that of the translation"))
     if left := sum(map(bool, map(others.fullmatch, members))):
-        skipped.append(Skipped(0, f"{left} of its parts (comments, charts and the like): left untranslated"))
+        skipped.append(Skipped(0, f"{left} of its parts (charts, diagrams or objects): left untranslated"))
     archive = Archive(data=data, members=members, parts=parts)
     return Document(SEPARATOR.join(texts), archive, found, skipped, decoded=True)
 

@@ -73,7 +73,7 @@ MAIN_PARTS = re.compile(
     r"application/vnd\.(?:openxmlformats-officedocument\.wordprocessingml|ms-word)"
     r"\.(?:(?:document|template)(?:\.macroEnabled(?:Template)?)?\.main|header|footer|footnotes|endnotes)\+xml"
 )
-OTHER_PARTS = re.compile(r"word/(?:comments|charts/chart\d*|diagrams/data\d*)\.xml|Object[^/]*/content\.xml")
+OTHER_PARTS = re.compile(r"word/(?:charts/chart|diagrams/data)\d*\.xml|Object[^/]*/content\.xml")
 
 
 @dataclass(slots=True)
@@ -306,6 +306,11 @@ def flow_passages(original: str, element: Open, flow: Flow, end: int) -> Iterato
     yield Passage(element.inner, end, (flow_text(words).strip(),), render)
 
 
+def is_words(group: Sequence[Piece]) -> bool:
+    """Return whether a group of `with_fields` is words, not only space."""
+    return len(group) == 1 and not (group[0].text or " ").isspace()
+
+
 def with_looks(original: str, groups: Sequence[tuple[Piece, ...]]) -> tuple[Span | None, list[tuple[Fragment, Span]]]:
     """Return the usual properties of the runs of a paragraph, and what is in it with its places.
 
@@ -313,8 +318,7 @@ def with_looks(original: str, groups: Sequence[tuple[Piece, ...]]) -> tuple[Span
     """
     places: list[Span | None] = []  # for each group, the properties of the next words
     for group in reversed(groups):
-        is_seen = group[0].text is not None and not group[0].text.isspace() and len(group) == 1
-        places.append(group[0].properties if is_seen else places[-1] if places else None)
+        places.append(group[0].properties if is_words(group) else places[-1] if places else None)
     places.reverse()
 
     @cache
@@ -326,7 +330,7 @@ def with_looks(original: str, groups: Sequence[tuple[Piece, ...]]) -> tuple[Span
     depth = 0
     for group, properties in zip(groups, places, strict=True):
         depth += bool(group[0].opens) - bool(group[0].closes)
-        lengths[look(properties)] += len(group[0].text or "") if depth == 0 and len(group) == 1 else 0
+        lengths[look(properties)] += len("".join((group[0].text or "").split())) if depth == 0 else 0
         examples.setdefault(look(properties), properties)
     usual = examples[max(lengths, key=lengths.__getitem__)]
     around, styled = [usual], ""  # the properties of the words in each pair that is open, the last one of a look
@@ -343,7 +347,7 @@ def with_looks(original: str, groups: Sequence[tuple[Piece, ...]]) -> tuple[Span
         piece = group[0]
         span = Span(piece.span.start, group[-1].span.end)
         if piece.text is not None and len(group) == 1:
-            if not piece.text.isspace() and look(properties) != look(around[-1]):
+            if is_words(group) and look(properties) != look(around[-1]):
                 unstyle()
                 if look(properties) != look(around[-1]):
                     styled = STYLED

@@ -100,22 +100,25 @@ def parse_ass(data: bytes) -> Document:
     skipped: list[Skipped] = []
     readable = False
     for number, line in enumerate(LINE.finditer(original), start=1):
-        name, _, value = line[1].partition(":")
-        if line[1].startswith("["):
-            section = line[1].strip().lower()
+        name, _, value = line[1].strip().partition(":")
+        *_, words = value.split(",", count - 1)
+        if name.startswith("["):
+            section = name.lower()
             readable = readable or section == "[events]"
         elif section != "[events]":
             continue
         elif name == "Format":
             count = value.count(",") + 1
-        elif name == "Dialogue" and (value.count(",") < count - 1 or ASS_DRAWING.search(value)):
-            if has_letter(ASS_DRAWN.sub("", value.split(",", count - 1)[-1])):
+        elif name == "Dialogue" and (value.count(",") < count - 1 or ASS_DRAWING.search(words)):
+            if has_letter(ASS_DRAWN.sub("", words)):
                 skipped.append(Skipped(number, "a drawing, or no line of a dialogue: left as it is"))
         elif name == "Dialogue":
-            start = line.end(1) - len(value.split(",", count - 1)[-1])
-            cue = [part for part in ASS_LINE.finditer(original, start, line.end(1)) if part[0]]
+            end = line.start() + len(line[1].rstrip())
+            cue = [part for part in ASS_LINE.finditer(original, end - len(words), end) if part[0]]
             texts += passages(original, cue, ASS)
-    skipped = skipped if readable else [Skipped(0, "not SubStation Alpha (it has no [Events])")]
+    if not texts and not skipped:
+        reason = "there is no dialogue in it" if readable else "not SubStation Alpha (it has no [Events])"
+        skipped = [Skipped(0, reason)]
     return Document(original, encoding, texts, skipped, readable=readable)
 
 
