@@ -36,6 +36,13 @@ def page(body: str) -> str:
     )
 
 
+LAST = page("<p>Last &#160;words</p>")
+
+
+def within(before: str, body: str | bytes, after: str) -> bytes:
+    return before.encode() + (body.encode() if isinstance(body, str) else body) + after.encode()
+
+
 def packed(members: dict[str, str | bytes]) -> bytes:
     """Return a ZIP of these members."""
     data = io.BytesIO()
@@ -45,7 +52,7 @@ def packed(members: dict[str, str | bytes]) -> bytes:
     return data.getvalue()
 
 
-def docx(body: str, **others: str) -> bytes:
+def docx(body: str | bytes, **others: str) -> bytes:
     """Return a DOCX file with this body, and with other parts: header='<w:p/>'."""
     overrides = "".join(
         f'<Override PartName="/word/{name}.xml" ContentType="{TYPE}.{name}{".main" * (name == "document")}+xml"/>'
@@ -54,31 +61,31 @@ def docx(body: str, **others: str) -> bytes:
     names = f'xmlns:w="{WORD}" xmlns:r="r" xmlns:mc="mc"'
     return packed({
         "[Content_Types].xml": f"<Types>{overrides}</Types>",
-        MAIN: f"<w:document {names}><w:body>{body}</w:body></w:document>",
+        MAIN: within(f"<w:document {names}><w:body>", body, "</w:body></w:document>"),
         **{f"word/{name}.xml": f"<w:x {names}>{content}</w:x>" for name, content in others.items()},
         "word/media/a.png": b"\x89PNG\xff\x00",
     })  # fmt: skip
 
 
-def odt(body: str, styles: str = "") -> bytes:
+def odt(body: str | bytes, styles: str = "") -> bytes:
     """Return an ODT file with this body, and a header in its styles."""
     namespaces = {"text": "text:1.0", "office": "office:1.0", "svg": "svg-compatible:1.0", "draw": "drawing:1.0"}
     names = " ".join(f'xmlns:{prefix}="{ODF}:{name}"' for prefix, name in namespaces.items())
     return packed({
         "mimetype": "application/vnd.oasis.opendocument.text",
-        "content.xml": f"<office:document {names}>{body}</office:document>",
+        "content.xml": within(f"<office:document {names}>", body, "</office:document>"),
         "styles.xml": f"<office:styles {names}>{styles}</office:styles>",
         "META-INF/manifest.xml": "<manifest/>",
     })  # fmt: skip
 
 
-def epub(**more: str) -> bytes:
-    """Return an e-book with two chapters, and more members of its folder META-INF: encryption='<a/>'."""
+def epub(last: str | bytes = LAST, **more: str) -> bytes:
+    """Return an e-book with this last chapter, and with more members of its folder META-INF: encryption='<a/>'."""
     return packed({
         "mimetype": "application/epub+zip",
         "META-INF/container.xml": CONTAINER,
         "in/book.opf": PACKAGE,
-        "in/two.xhtml": page("<p>Last &#160;words</p>"),
+        "in/two.xhtml": last,
         "in/a b/one.xhtml": page('<h1>One<a id="x"/></h1><p>Some <b>bold</b> words<br/>here<![CDATA[<no>]]></p>'),
         "in/nav.xhtml": page("<nav><ol><li><a href='one.xhtml'>To one</a></li></ol></nav>"),
         "in/toc.ncx": NCX,
