@@ -326,7 +326,7 @@ def test_usual_look_of_a_paragraph_is_no_tag():
     assert filled(document, "Ein Satz") == new_run("Ein Satz", "<w:i/>")
 
 
-def test_what_is_no_word_in_a_paragraph_stays_once():
+def test_marks_in_a_paragraph_stay_once():
     tab, note = "<w:r><w:tab/></w:r>", '<w:r><w:rPr><w:v/></w:rPr><w:footnoteReference w:id="2"/></w:r>'
     mark = '<w:bookmarkStart w:id="1"/>'
     document = word("<w:pPr><w:jc/></w:pPr>" + mark + run("1.") + tab + run("One") + note + run(" two"))
@@ -361,7 +361,7 @@ def test_deleted_words_are_left_alone():
     assert gone in filled(document, "Ein Wort")
 
 
-def test_result_of_a_field_is_left_alone_but_the_text_of_a_link_is_not():
+def test_fields_are_left_alone_but_for_links():
     number = char("begin") + code("PAGE") + char("separate") + run("three") + char("end")
     begin = char("begin") + code('HYPERLINK "a"') + char("separate")
     document = word(run("Page ") + number + run(" of ") + begin + run("the book") + number + char("end") + run("."))

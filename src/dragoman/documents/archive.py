@@ -184,7 +184,7 @@ def parse_archive(
     skipped: list[Skipped] = []
     parts: list[Part] = []
     texts: list[str] = []
-    found: list[Passage | Label] = []
+    passages: list[Passage | Label] = []
     position = 0
     members: Members | None = None
     try:
@@ -198,13 +198,13 @@ def parse_archive(
             try:
                 if UNREADABLE.search(text):
                     raise ValueError(f"with bytes that are not {encoding}, or with NUL")
-                passages = [shifted(passage, position) for passage in parse(text)]
+                of_part = [shifted(passage, position) for passage in parse(text)]
             except (DefusedXmlException, ParseError, ValueError) as error:
                 skipped.append(Skipped(0, f"{name}: {reason_of(error)}: left untranslated"))
                 continue
             parts.append(Part(name, content, encoding))
             texts.append(text)
-            found += passages
+            passages += of_part
             position += len(text) + len(SEPARATOR)
         if not parts:
             raise ValueError("there is no text in it")
@@ -219,7 +219,7 @@ def parse_archive(
     if left := sum(map(bool, map(others.fullmatch, members))):
         skipped.append(Skipped(0, f"{left} of its parts (charts, diagrams or objects): left untranslated"))
     archive = Archive(data=data, members=members, parts=parts)
-    return Document(SEPARATOR.join(texts), archive, found, skipped, decoded=True)
+    return Document(SEPARATOR.join(texts), archive, passages, skipped, decoded=True)
 
 
 def reason_of(error: Exception) -> str:
