@@ -129,9 +129,9 @@ BAD = [
     ("translate -m {brief} --beam 0 x", 2, "beam must be at least 1"),
     ("translate -m {brief} -i - x", 2, "give text or --input, not both"),
     (
-        "translate -m {brief} -i a.docx",
+        "translate -m {brief} -i a.doc",
         2,
-        "a.docx: a word processor's file: save it as a web page (.html) to translate",
+        "a.doc: a word processor's file: save it as .docx or .odt to translate",
     ),
     ("translate -m {brief} -i a.TMX.gz", 2, "a.TMX.gz: has translations already"),
     ("translate -m {brief} -i empty.tsv -o a.pdf", 2, "a.pdf: cannot be written; lines become .txt, .tsv or .jsonl"),

@@ -1,11 +1,12 @@
 """Readers take time in proportion to what they read, whatever it is: one unit, repeated inside a frame."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import growth
 import pytest
 from fuzz.targets import targets
 from growth import processor_seconds
+from test_archives import docx, epub, odt
 
 from dragoman.documents import read_document
 
@@ -45,6 +46,33 @@ UNITS: dict[str, list[str]] = {
     "glossary": ["a\tb\n", "# a\n", "a|", "a b\tc\n"],
 }  # fmt: skip
 UNITS["document.vtt"] = UNITS["document.srt"]
+UNITS["document.ass"] = [
+    "{\\i1}",
+    "{",
+    "{\\p1",
+    "{\\p1}a",
+    "\\N",
+    "\\n- a",
+    "\\h",
+    "\nDialogue: ,,,,,,,,,a",
+    ",",
+    "Format: a,b\n",
+]
+UNITS["document.docx"] = [
+    "<w:p>", "<w:r>", "<w:t>", "</w:t>", "<w:p/>", "<w:p><w:r><w:t>a</w:t></w:r></w:p>", "<w:r><w:t>a</w:t></w:r>",
+    "<w:r><w:rPr><w:b/></w:rPr><w:t>a</w:t></w:r><w:r><w:t>a</w:t></w:r>", "<w:r><w:tab/></w:r>", "<w:proofErr/>",
+    "<w:hyperlink><w:r><w:t>a</w:t></w:r></w:hyperlink>", "<w:sdt><w:sdtPr/><w:sdtContent/></w:sdt>", "<w:ins/>",
+    *(f"<w:r><w:fldChar w:fldCharType='{state}'/></w:r>" for state in ("begin", "separate", "end")),
+    "<w:r><w:fldChar w:fldCharType='begin'/></w:r><w:r><w:instrText>HYPERLINK</w:instrText></w:r>"
+    "<w:r><w:fldChar w:fldCharType='separate'/></w:r><w:r><w:t>a</w:t></w:r>",
+    "<w:r><w:p><w:r><w:t>a</w:t></w:r></w:p></w:r>", "<w:p xmlns:w='a'/>", "<![CDATA[a]]>",
+]  # fmt: skip
+UNITS["document.odt"] = [
+    "<text:p>", "<text:p>a</text:p>", "<text:span>a</text:span>", "<text:span/>", "<text:s/>", "<text:a>",
+    "<text:note><text:p>a</text:p></text:note>", "<office:annotation><text:p>a</text:p></office:annotation>",
+    "<![CDATA[a]]>", "<a xmlns:b='c'/>",
+]  # fmt: skip
+UNITS["document.epub"] = [*UNITS["document.html"], "<a/>", "<![CDATA[a]]>", "<title/>"]
 # What stands around the units; @ is their place.
 FRAMES: dict[str, list[str]] = {
     "corpus.tsv": ["@", "a@\tb@\n"],
@@ -68,6 +96,11 @@ FRAMES: dict[str, list[str]] = {
                       "<p><b>a@</b> b@", "<title>@"],
     "document.srt": ["@", "00:00:01,000 --> 00:00:02,000\na@b\n", "1\n00:00:01,000 --> 00:00:02,000 @\na\n"],
     "document.vtt": ["WEBVTT\n\n@", "WEBVTT\n\n00:01.000 --> 00:02.000\na@b\n", "WEBVTT\n\nNOTE @\n"],
+    "document.ass": ["@", "[Events]\n@", "[Events]\nDialogue: ,,,,,,,,,a@b\n", "[Events]\nFormat: @\nDialogue: ,a\n"],
+    "document.docx": ["@", "<w:p>@</w:p>", "<w:p><w:r><w:t>a@</w:t></w:r></w:p>",
+                      "<w:p><w:r><w:t>a</w:t></w:r>@</w:p>"],
+    "document.odt": ["@", "<text:p>a@b</text:p>", "<text:p>@</text:p>"],
+    "document.epub": ["@", "<p>a@b</p>", "<p title='@'/>"],
     "document.po": ["@", 'msgid "a@"\nmsgstr ""\n', 'msgid "a"\n@msgstr ""\n', 'msgid "a"\nmsgstr ""\n@', "# @\n"],
     "document.xliff": [
         "@", "<xliff>@</xliff>", "<xliff><trans-unit><source>a@b</source></trans-unit></xliff>",
@@ -101,9 +134,14 @@ def repeated(frame: str, unit: str, size: int) -> bytes:
     return frame.encode().replace(b"@", each * (size // len(each) // max(1, frame.count("@"))))
 
 
+# How the main part of an archive is packed.
+PACKED: dict[str, Callable[[bytes], bytes]] = {"document.docx": docx, "document.odt": odt, "document.epub": epub}
+
+
 def seconds(name: str, data: bytes) -> float:
     """Return the time of the processor that it takes to read this, and to write a document with other texts."""
     kind, _, suffix = name.partition(".")
+    data = PACKED.get(name, bytes)(data)
 
     def read_and_write() -> None:
         document = read_document(data, f".{suffix}", ("1",) if suffix == "csv" else ())
@@ -129,6 +167,14 @@ WORST = [
     ("document.xliff", "<xliff><trans-unit><source>a@b</source></trans-unit></xliff>", "<g>a</g>"),
     ("document.xliff", "<xliff><trans-unit><source>a<!--@--></source></trans-unit></xliff>", "<![CDATA["),
     ("document.xliff", "<b@:xliff xmlns:b@='u'><b@:segment><b@:source>a</b@:source></b@:segment></b@:xliff>", "a"),
+    ("document.ass", "[Events]\nDialogue: ,,,,,,,,,a@b\n", "{\\p1"),
+    ("document.ass", "[Events]\nDialogue: ,,,,,,,,,a@b\n", " \\N"),
+    ("document.docx", "<w:p><w:r><w:t>a</w:t></w:r>@</w:p>", UNITS["document.docx"][7]),
+    ("document.docx", "<w:p><w:r><w:t>a</w:t></w:r>@</w:p>", UNITS["document.docx"][13]),
+    ("document.docx", "<w:p><w:r><w:t>a</w:t></w:r>@</w:p>", UNITS["document.docx"][16]),
+    ("document.docx", "<w:p>@</w:p>", "<w:r><w:p><w:r><w:t>a</w:t></w:r></w:p></w:r>"),
+    ("document.odt", "<text:p>a@b</text:p>", "<text:note><text:p>a</text:p></text:note>"),
+    ("document.odt", "<text:p>a@b</text:p>", "<text:s/>"), ("document.epub", "<p>a@b</p>", "<![CDATA[a]]>"),
     ("document.json", "@", "["), ("document.csv", "@\n1\n", ","), ("glossary", "a\tb@\n", "\u0301\u0316"),
     ("tokenizer", "@", "["), ("manifest", "{@}", '"a":1,'), ("config", '{"kind": "@"}', "\\n"),
     ("import.settings", "a:\n@", "- a\n"),

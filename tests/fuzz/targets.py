@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 import tempfile
+import zipfile
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import test_archives
 import test_documents
 import torch
 from conftest import TINY, signed_again, tiny_transformer
@@ -185,6 +187,13 @@ def document_target(*suffixes: str) -> Target:
     utf16 = [fixture.encode("utf-16") for fixture in fixtures]
     mutate = mutate_json if suffix == ".json" else None
     return Target(partial(document, suffix), small([*seeds, *utf16]), mutate=mutate)
+
+
+def archive_target(suffix: str) -> Target:
+    """Return the target of an archive, whose members change."""
+    with zipfile.ZipFile(io.BytesIO(test_archives.ARCHIVES[suffix])) as archive:
+        words = re.findall(r"</?[\w:]+", " ".join(archive.read(name).decode("latin-1") for name in archive.namelist()))
+    return Target(partial(document, suffix), [test_archives.ARCHIVES[suffix]], sorted({*words}), mutate_zip)
 
 
 # Settings and models.
@@ -411,6 +420,10 @@ def targets() -> dict[str, Target]:
         "document.html": document_target(".html"),
         "document.srt": document_target(".srt"),
         "document.vtt": document_target(".vtt"),
+        "document.ass": document_target(".ass"),
+        "document.docx": archive_target(".docx"),
+        "document.odt": archive_target(".odt"),
+        "document.epub": archive_target(".epub"),
         "document.po": document_target(".po"),
         "document.xliff": document_target(".xlf", ".xliff"),
         "document.json": document_target(".json"),

@@ -336,7 +336,7 @@ def test_documents_of_others_are_not_shown(client: deepl.DeepLClient, server: Ru
     assert server.ask("GET", f"/download_file/{handle.document_id}.page.html").status == 404
     assert ask(server, "POST", path, body).body.startswith(b"<p>")
     for name, message in (
-        ("a.docx", "not supported: .*save it as a web page"),
+        ("a.doc", "not supported: .*save it as .docx"),
         ("a.txt", "empty file"),
     ):
         with pytest.raises(deepl.DeepLException, match=message):

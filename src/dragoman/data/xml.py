@@ -19,6 +19,7 @@ UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # end of a block if it is no longer than this.
 CHARACTER = re.compile(rb"[\0-\x08\x0b\x0c\x0e-\x1f]|&#(?:x0*([0-9A-Fa-f]{1,8})|0*([0-9]{1,8}));")
 LONGEST_REFERENCE = 16
+NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML cannot hold
 # Characters that are allowed in XML and nowhere used: they stand for control characters while it is parsed.
 STAND_INS = range(0xFDD0, 0xFDF0)
 CONTROLS = dict(zip(STAND_INS, range(32), strict=True))
@@ -40,6 +41,29 @@ class XmlParser(DefusedXMLParser):
         """Raise DTDForbidden for a DOCTYPE with declarations inside it; accept any other."""
         if has_internal_subset:
             raise DTDForbidden(name, sysid, pubid)
+
+
+class DepthCheck:
+    """The parser's target object: it ignores all, but for too deep a nesting."""
+
+    depth = 0
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        """Enter an element; raise ValueError where elements are nested too deeply."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise ValueError(f"elements nested more than {MAX_DEPTH} deep")
+
+    def end(self, tag: str) -> None:
+        """Leave an element."""
+        self.depth -= 1
+
+
+def check_xml(text: str) -> None:
+    """Raise ParseError, DefusedXmlException or ValueError for what is not plain XML."""
+    parser = XmlParser(target=DepthCheck(), encoding="utf-8")
+    parser.feed(text.encode())
+    parser.close()
 
 
 class Target(Protocol[Unit]):

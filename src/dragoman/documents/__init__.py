@@ -1,4 +1,4 @@
-"""Translate whole documents: plain text, Markdown, web pages, subtitles, PO catalogues, XLIFF, JSON, CSV."""
+"""Translate whole documents: plain text, Markdown, web pages, DOCX, ODT, EPUB, subtitles, PO, XLIFF, JSON, CSV."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -6,13 +6,15 @@ from dragoman.data.spec import NOT_TEXT
 from dragoman.documents.csv import parse_csv
 from dragoman.documents.document import Document, DocumentConfig, Label, Passage, Skipped
 from dragoman.documents.encoding import Encoding
+from dragoman.documents.epub import parse_epub
 from dragoman.documents.html import html_passages, parse_html
 from dragoman.documents.inline import Tags
 from dragoman.documents.json import parse_arb, parse_json
 from dragoman.documents.markdown import parse_markdown
+from dragoman.documents.office import parse_docx, parse_odt
 from dragoman.documents.plain import parse_plain, plain_passages
 from dragoman.documents.po import parse_po
-from dragoman.documents.subtitles import parse_srt, parse_vtt
+from dragoman.documents.subtitles import parse_ass, parse_srt, parse_vtt
 from dragoman.documents.xliff import parse_xliff
 from dragoman.errors import UsageError
 
@@ -20,7 +22,8 @@ __all__ = ["FORMS", "PARSERS", "SUFFIXES", "Document", "Parse", "Skipped", "Tags
 
 PARSERS: dict[str, Callable[[bytes], Document]] = {
     ".txt": parse_plain, ".md": parse_markdown, ".html": parse_html, ".htm": parse_html, ".srt": parse_srt,
-    ".vtt": parse_vtt,
+    ".vtt": parse_vtt, ".ass": parse_ass, ".ssa": parse_ass, ".docx": parse_docx, ".odt": parse_odt,
+    ".epub": parse_epub,
 }  # fmt: skip
 CONFIGURED: dict[str, Callable[[bytes, DocumentConfig], Document]] = {
     ".po": parse_po, ".pot": parse_po, ".json": parse_json, ".arb": parse_arb, ".csv": parse_csv,

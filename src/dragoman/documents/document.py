@@ -137,10 +137,14 @@ class Document:
 
     @property
     def lines(self) -> list[int]:
-        """Return for each of the texts the line of the original that its passage begins in, from 1."""
-        lines, line, position = [], 1, 0
+        """Return for each of the texts the line of the original that its passage begins in, from 1.
+
+        Where nobody sees these lines, as in archives, the passages are counted instead.
+        """
+        lines, line, position = [], int(self.encoding.has_lines), 0
         for passage in self.passages:
-            line, position = line + self.original.count("\n", position, passage.start), passage.start
+            line += self.original.count("\n", position, passage.start) if self.encoding.has_lines else 1
+            position = passage.start
             lines += [line] * len(passage.texts)
         return lines
 

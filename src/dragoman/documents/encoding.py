@@ -4,6 +4,7 @@ import codecs
 import re
 from dataclasses import dataclass
 from html import unescape
+from typing import ClassVar
 
 from dragoman.data.encoding import is_supported
 from dragoman.errors import DragomanError
@@ -19,6 +20,7 @@ class Encoding:
     name: str = "utf-8"
     errors: str = "surrogateescape"  # what becomes of a character that cannot be written, as in str.encode
     mark: bytes = b""  # a byte order mark
+    has_lines: ClassVar[bool] = True  # that a reader of the document sees
 
     def __str__(self) -> str:
         return self.name.upper()

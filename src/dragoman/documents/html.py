@@ -34,6 +34,7 @@ TAG = re.compile(
     re.VERBOSE,
 )
 COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))|<\?(?:php|=).*?(?:\?>|\Z)|<[!?/][^>]*(?:>|\Z)", re.DOTALL)
+SECTION = re.compile(r"<!\[CDATA\[.*?(?:\]\]>|\Z)", re.DOTALL)  # of XHTML
 START = re.compile(r"<|\{[{%#]")
 EXPRESSION = re.compile(r"\{\{[^{}<>&]*+[<>&][^{}]*+\}\}")  # of a template, with characters that would be escaped
 LINE = re.compile(r"[^\n]+\n?|\n")
@@ -102,13 +103,14 @@ def parse_html(data: bytes) -> Document:
     return Document(original, encoding, html_passages(original))
 
 
-def tokens(original: str) -> Iterator[Token]:
-    """Yield the tokens of the page, in order and without gaps."""
+def tokens(original: str, xhtml: bool = False) -> Iterator[Token]:
+    """Yield the tokens of the page, in order and without gaps. xhtml: whether <a/> opens nothing, and CDATA counts."""
     at = start = 0  # what is read next, and where the text before it begins
     while begin := START.search(original, at):
         at = begin.start()
         tag = TAG.match(original, at)
-        match = tag or TEMPLATE.match(original, at) or EXPRESSION.match(original, at) or COMMENT.match(original, at)
+        match = tag or TEMPLATE.match(original, at) or EXPRESSION.match(original, at)
+        match = match or (SECTION.match(original, at) if xhtml else None) or COMMENT.match(original, at)
         if not match:
             at += 1
             continue
@@ -117,8 +119,9 @@ def tokens(original: str) -> Iterator[Token]:
         start = match.end()
         if tag:
             name, closing = tag["name"].lower(), bool(tag["closing"])
-            yield Token(at, start, name, closing, tag.span("attributes"), name in VOID)
-            if name in RAW and not closing:
+            empty = name in VOID or (xhtml and original.endswith("/>", at, start))
+            yield Token(at, start, name, closing, tag.span("attributes"), empty)
+            if name in RAW and not closing and not empty:
                 end = ENDS[name].search(original, start)
                 at = end.start() if end else len(original)
                 if start < at:
@@ -131,17 +134,20 @@ def tokens(original: str) -> Iterator[Token]:
         yield Token(start, len(original))
 
 
-def html_passages(original: str, tags: Tags = Tags(), lines: bool = False) -> Iterator[Passage | Label]:
+def html_passages(
+    original: str, tags: Tags = Tags(), lines: bool = False, xhtml: bool = False
+) -> Iterator[Passage | Label]:
     """Yield a passage for the text of each block of a page and for each attribute that is text, and labels of language.
 
-    tags: elements that are handled in another way than HTML says; lines: whether a line break ends a block, too.
+    tags: elements that are handled in another way than HTML says; lines: whether a line break ends a block, too;
+    xhtml: whether the page is XML.
     """
     blocks = BLOCKS - tags.non_splitting | tags.splitting
     path = [Element("", True)]
     opened: Counter[str] = Counter()
     page = ""  # its language
     flow: list[tuple[Token, bool]] = []  # of the current block, each with whether it is translated
-    for token in tokens(original):
+    for token in tokens(original, xhtml):
         translated = path[-1].translated and token.name != "!"
         if token.closing:
             while opened[token.name]:

@@ -188,8 +188,8 @@ class Tags:
     outline: bool = True  # of XML: whether those in neither list end a sentence where no text stands beside them
 
 
-def render_markup(translation: str, inlines: Sequence[Inline]) -> Content:
-    """Return a translation as markup with the same tags as the original, which are `inlines`.
+def arrange(translation: str, inlines: Sequence[Inline]) -> list[Fragment]:
+    """Return a translation as fragments with the same tags as the original, which are `inlines`.
 
     Where it lacks one of them, or they do not nest as before, all of them follow its words.
     """
@@ -197,6 +197,12 @@ def render_markup(translation: str, inlines: Sequence[Inline]) -> Content:
     if not is_complete:
         words = flow_text([fragment for fragment in fragments if isinstance(fragment, str)])
         fragments = [SPACE.sub(" ", words).strip(), *inlines]
+    return fragments
+
+
+def render_markup(translation: str, inlines: Sequence[Inline]) -> Content:
+    """Return a translation as markup with the same tags as the original, see `arrange`."""
+    fragments = arrange(translation, inlines)
     return [escape(fragment, quote=False) if isinstance(fragment, str) else fragment.original for fragment in fragments]
 
 

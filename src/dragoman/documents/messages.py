@@ -219,12 +219,9 @@ def render_entry(entry: Entry, phrase: Phrase, translations: Sequence[str]) -> C
 def plural_passage(original: str, plural: Plural, config: DocumentConfig) -> Iterator[Passage]:
     """Yield the passage of a string in plural forms, from the first form to the last, if it has words."""
     by_category = {original[slice(*form.category)]: form for form in plural.forms}
-    exact = (
-        {"=0": "zero"} if "zero" in by_category else {}
-    )  # said of 0 in any language, as translators and Apple take it
+    zero = "zero" if "zero" in numbers_of(config.target) else "=0"  # which programs take for 0 in any language
     branches = {
-        "=0" if category in exact.values() else category: with_signs(form.entry.text)
-        for category, form in by_category.items()
+        zero if category == "zero" else category: with_signs(form.entry.text) for category, form in by_category.items()
     }
     phrase = Phrase(worded(Choice("n", plural.kind, branches), config), str)
     if phrase.texts:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import ParseError
 
-from dragoman.data.xml import MAX_DEPTH, XmlParser
+from dragoman.data.xml import NOT_XML, check_xml
 from dragoman.documents.document import (
     Content,
     Document,
@@ -38,7 +38,6 @@ MARKUP = re.compile(
 )
 CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 ATTRIBUTE = re.compile(rf"(?<=\s)([^\s=]++)\s*=\s*({QUOTED})")
-NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML cannot hold
 LINE_END_REFERENCE = re.compile(r"(&#(?:0*1[03]|x0*[aAdD]);)")
 LINE_END = re.compile(rf"(\r\n?|\n|{LINE_END_REFERENCE.pattern[1:-1]})")
 ENCODING = re.compile(rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([\w.:-]{1,40})""")
@@ -95,22 +94,6 @@ class Flow(NamedTuple):
     inlines: list[Inline]
 
 
-class DepthCheck:
-    """The parser's target object: it ignores all, but for too deep a nesting."""
-
-    depth = 0
-
-    def start(self, tag: str, attributes: dict[str, str]) -> None:
-        """Enter an element; raise ValueError where elements are nested too deeply."""
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise ValueError(f"elements nested more than {MAX_DEPTH} deep")
-
-    def end(self, tag: str) -> None:
-        """Leave an element."""
-        self.depth -= 1
-
-
 def parse_xliff(data: bytes, config: DocumentConfig) -> Document:
     """Return the document whose texts are the lines of each source without a translation.
 
@@ -140,9 +123,7 @@ def parse_xliff(data: bytes, config: DocumentConfig) -> Document:
 
 def read_tree(original: str) -> Element:
     """Return the root element. Raise ParseError, DefusedXmlException or ValueError for what is not plain XML."""
-    parser = XmlParser(target=DepthCheck(), encoding="utf-8")
-    parser.feed(original.encode())
-    parser.close()
+    check_xml(original)
     path = [Element("", 0, 0, len(original), len(original))]
     for tag in MARKUP.finditer(original):
         if tag["closes"]:

@@ -143,7 +143,8 @@ def check_files(options: Options) -> None:
     """
     read, written = options.suffix, format_of(options.output)
     if options.input:
-        refuse_unreadable(str(options.input))
+        if not options.is_document:
+            refuse_unreadable(str(options.input))
         if read in OF_PAIRS:
             raise UsageError(f"{options.input}: has translations already; translate reads text and documents")
     if is_document(read) and not options.is_document and not options.as_lines:
@@ -153,7 +154,7 @@ def check_files(options: Options) -> None:
     check_output(options)
     if written in (".mo", ".gmo"):
         raise UsageError(f"{options.output}: MO files are compiled: write a .po, then compile it with msgfmt")
-    if written in NOT_TEXT or written in OF_PAIRS:
+    if written in OF_PAIRS or (written in NOT_TEXT and not is_document(written)):
         raise UsageError(f"{options.output}: cannot be written; lines become .txt, .tsv or .jsonl, documents stay")
     if options.output_format or written == read:
         return
