@@ -157,6 +157,12 @@ def block_passages(
             source = block.content[start:end]
             end -= len(source) - len(source.rstrip())
             start += len(source) - len(source.lstrip())
+            tail = ""
+            if stop < len(flow) and isinstance(closing := flow[stop][0], Inline) and end == flow[stop][1]:
+                if (tail := str(closing.original)) == block.content[end : flow[stop][2]]:
+                    tail = ""
+                else:  # the target of a link whose text was its label
+                    end = flow[stop][2]
             span = Span(offsets[start], offsets[end - 1] + 1)
             if original[span.start - 1 : span.start + 1] == "\\|":
                 span = Span(span.start - 1, span.end)
@@ -170,7 +176,7 @@ def block_passages(
                 around = f"# {around[0]}", around[1]  # so it does not begin its line
             pipe = block.meta.get("pipe", r"\|")
             source = block.content[start:end]
-            yield Passage(*span, (text,), renderer(span, source, around, words, row, pipe, references))
+            yield Passage(*span, (text,), renderer(span, source, around, words, tail, row, pipe, references))
 
 
 def raw_passages(original: str, start: int, end: int) -> Iterator[Passage]:
@@ -292,6 +298,7 @@ def renderer(
     source: str,
     around: tuple[str, str],
     words: Sequence[Fragment],
+    tail: str,
     row: bool,
     pipe: str,
     references: References,
@@ -299,9 +306,9 @@ def renderer(
     """Return a function that writes a translation as Markdown.
 
     span: the text in the original; source: the same without marks of quotations; around: the source before and after it
-    on its lines; words: its fragments; row: whether it is a cell of a table; pipe: how a pipe is written in words;
-    references: the targets of links. If the translation between `around` would be parsed as other words or other
-    markup, the function leaves the original.
+    on its lines; words: its fragments; tail: the end of the link that they are in; row: whether it is a cell of a table;
+    pipe: how a pipe is written in words; references: the targets of links. If the translation between `around` would be
+    parsed as other words or other markup, the function leaves the original.
     """
     inlines = [word for word in words if isinstance(word, Inline)]
 
@@ -311,7 +318,7 @@ def renderer(
         blocks, before = parse_block(source.join(around), references)
         for spell in (as_written, as_html):
             parts = [escape_words(word, pipe) if isinstance(word, str) else spell(word) for word in fragments]
-            new = escape_beginning("".join(parts), around[0])
+            new = escape_beginning("".join([*parts, tail]), around[0])
             after = parse_block(new.join(around), references)
             if (
                 is_complete
@@ -324,7 +331,7 @@ def renderer(
                     part if isinstance(word, str) else part.replace("|", "\\|")
                     for part, word in zip(parts, fragments, strict=True)
                 ]
-                return [escape_beginning("".join(cell), around[0]) if row else new]
+                return [escape_beginning("".join([*cell, tail]), around[0]) if row else new]
         return [span]
 
     return render

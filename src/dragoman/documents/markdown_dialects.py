@@ -5,6 +5,7 @@ and `raw`, which are not. What stands inside a box is parsed like the rest of th
 """
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from markdown_it.ruler import RuleOptionsType
@@ -64,6 +65,7 @@ LINES = [
         # Definitions, footnotes, abbreviations; alerts of GitHub and Obsidian.
         (r":[ \t]++(?=\S)", "behind"),
         (r"\[\^[^\]\[\s]++\]:[ \t]*+(?=\S)", "behind"),
+        (r"\[\^[^\]\[\s]++\]:\Z", "below"),
         (r"\*\[[^\]\n]++\]:[ \t]*+(?P<raw>\S.*)\Z",),
         (r"\[![A-Za-z][\w-]*+\][+-]?(?:[ \t]++(?P<text>.++))?\Z",),
         # Lines without text: attributes, statements, targets, block breaks, comments, contents, page breaks, includes.
@@ -159,6 +161,11 @@ INLINES = [
         ("sub", r"(?<!~)~(?=[^\s~])(?P<text>[^\s~\[\]]++)~(?!~)"),
     )),
 ]  # fmt: skip
+# Links to what another page or a program defines: [text][name], [name][]. To look for after links.
+REFERENCES = [
+    ("a", re.compile(r"\[(?P<text>[^\[\]]++)\]\[[^\[\]\^][^\[\]]*+\](?![(\[])")),
+    ("", re.compile(r"\[[^\[\]]++\]\[\]")),
+]
 
 
 def parse_markup(state: StateBlock, first: int, stop: int, silent: bool) -> bool:
@@ -256,7 +263,7 @@ def follows_term(state: StateBlock) -> bool:
     if len(before) == 2 and before[1].type == "paragraph_close":
         before[0].meta["lines"] = True
         return True
-    return bool(before) and before[-1].type == "definition"
+    return bool(before) and before[-1].type in ("definition", "html_block")
 
 
 def verbatim_end(state: StateBlock, first: int, stop: int, line: str) -> int:
@@ -357,15 +364,15 @@ def line_of(state: StateBlock, number: int) -> str:
     return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]].rstrip()
 
 
-def parse_inline(state: StateInline, silent: bool) -> bool:
-    """Parse one of INLINES, or a template's statement, as a token of its own, or one before and after its text.
+def parse_inline(patterns: Sequence[tuple[str, re.Pattern[str]]], state: StateInline, silent: bool) -> bool:
+    """Parse what one of the patterns matches as a token of its own, or as one before and one after its text.
 
     A rule of markdown-it: it returns whether it applies, and moves the position of `state` behind the token; with
     `silent` it adds none.
     """
     if state.src[state.pos] not in "[!{:%<\\+=^~$":
         return False
-    matches = ((name, pattern.match(state.src, state.pos, state.posMax)) for name, pattern in INLINES)
+    matches = ((name, pattern.match(state.src, state.pos, state.posMax)) for name, pattern in patterns)
     name, match = next((each for each in matches if each[1]), ("", None))
     if not match:
         return False
