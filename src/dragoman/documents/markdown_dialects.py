@@ -62,8 +62,8 @@ LINES = [
         (r'(?:!!!|\?\?\?\+?)(?:[ \t]*+[\w-]++)*+(?:[ \t]*+"(?P<text>.*)")?[ \t]*\Z', "below"),
         (r'===[+!]*[ \t]++"(?P<text>.*)"\Z', "below"),
         (r"/{3,}+[ \t]*+(?:[\w-]++(?:[ \t]*+\|[ \t]*+(?P<text>.++))?+)?\Z",),
-        # Definitions, footnotes, abbreviations; alerts of GitHub and Obsidian.
-        (r":[ \t]++(?=\S)", "behind"),
+        # Definitions, fields of MyST, footnotes, abbreviations; alerts of GitHub and Obsidian.
+        (r":(?:\w[^:`]*+:)?+[ \t]++(?=\S)", "behind"),
         (r"\[\^[^\]\[\s]++\]:[ \t]*+(?=\S)", "behind"),
         (r"\[\^[^\]\[\s]++\]:\Z", "below"),
         (r"\*\[[^\]\n]++\]:[ \t]*+(?P<raw>\S.*)\Z",),
@@ -187,7 +187,7 @@ def parse_markup(state: StateBlock, first: int, stop: int, silent: bool) -> bool
         return silent or parse_tags(state, first, tags)
     for rule in LINES:
         match = rule.pattern.match(line)
-        if match and (rule.body != "behind" or silent or line[0] == "[" or follows_term(state)):
+        if match and (silent or match[0].strip() != ":" or follows_term(state)):
             return silent or parse_line(state, first, stop, rule, match)
     return False
 
