@@ -306,7 +306,7 @@ def renderer(
     """Return a function that writes a translation as Markdown.
 
     span: the text in the original; source: the same without marks of quotations; around: the source before and after it
-    on its lines; words: its fragments; tail: the end of the link that they are in; row: whether it is a cell of a table;
+    on its lines; words: its fragments; tail: the end of the link they are in; row: whether it is a cell of a table;
     pipe: how a pipe is written in words; references: the targets of links. If the translation between `around` would be
     parsed as other words or other markup, the function leaves the original.
     """
@@ -316,9 +316,10 @@ def renderer(
         fragments, is_complete = split_translation(translations[0], inlines)
         spoken = SPACE.sub(" ", "".join(word for word in fragments if isinstance(word, str))).strip()
         blocks, before = parse_block(source.join(around), references)
+        in_front = around[0] if isinstance(next(filter(None, fragments), ""), str) else "markup"
         for spell in (as_written, as_html):
             parts = [escape_words(word, pipe) if isinstance(word, str) else spell(word) for word in fragments]
-            new = escape_beginning("".join([*parts, tail]), around[0])
+            new = escape_beginning("".join([*parts, tail]), in_front)
             after = parse_block(new.join(around), references)
             if (
                 is_complete
@@ -331,7 +332,7 @@ def renderer(
                     part if isinstance(word, str) else part.replace("|", "\\|")
                     for part, word in zip(parts, fragments, strict=True)
                 ]
-                return [escape_beginning("".join([*cell, tail]), around[0]) if row else new]
+                return [escape_beginning("".join([*cell, tail]), in_front) if row else new]
         return [span]
 
     return render

@@ -146,13 +146,14 @@ INLINES = [
         # Attributes, shortcodes, expressions of JSX, comments of JSX and Obsidian.
         ("", ATTRIBUTES),
         ("", r"\{\{[<%][^{}]*+\}\}"),
-        ("", r"\{[ \t]*+(?:/\*[^{}]*+\*/|[A-Za-z_$][\w$]*+(?:\.[\w$]++|\[[^\[\]{}\s]*+\]|\([^(){}]*+\))++"
+        ("", r"\{[ \t]*+(?:/\*[^{}]*?\*/|[A-Za-z_$][\w$]*+(?:\.[\w$]++|\[[^\[\]{}\s]*+\]|\([^(){}]*+\))++"
              r"|(?=[^{}]*(?:=>|[?]|&&|\|\||[!=]==))[^{}]++|([\"'`])[^\"'`{}]*+\1)[ \t]*+\}"),
         ("", r"%%[^%\n]++%%"),
         # A tag that HTML does not know.
         ("tag", JSX),
         # Formulas, icons, keys; marked, inserted, superscript, subscript.
-        ("", r"\\\((?:[^\\]++|\\[^()])*?(?:\\[A-Za-z]|[\^_=+])(?:[^\\]++|\\[^()])*+\\\)|\\\([A-Za-z0-9]\\\)"),
+        ("", r"\\\((?=[^\\]*(?:[\^_=+]|\\[A-Za-z]))(?:[^\\]++|\\[^()])*+\\\)|\\\([A-Za-z0-9]\\\)"),
+        ("", r"\\\[(?=[^\\]*\\[A-Za-z])(?:[^\\]++|\\[^\[\]])*+\\\]"),
         ("", r"(?<![\w:]):[a-z0-9+][a-z0-9_+-]*+:(?![\w:])"),
         ("", r"(?<!\w)\+\+[\w-]++(?:\+[\w-]++)*+\+\+(?!\w)"),
         ("ins", r"(?<![\w+])\+\+(?=[^\s+])(?P<text>(?:[^+\n]|\+(?!\+))++)(?<!\s)\+\+(?!\w)"),
@@ -287,9 +288,10 @@ def verbatim_end(state: StateBlock, first: int, stop: int, line: str) -> int:
                 if not (line or blank) or (line and state.sCount[number] < state.blkIndent):
                     break
             if closing := close.search(line):
-                return 0 if line[closing.end() :] else number + 1
-        else:
-            unclosed[close] = stop
+                if line[closing.end() :]:
+                    break
+                return number + 1
+        unclosed[close] = number  # so no line before it is one to look from again
         return 0
     return 0
 
