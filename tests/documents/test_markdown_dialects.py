@@ -46,7 +46,7 @@ BLOCKS = [
     '{{< hint info "words" >}}\n«a»\n{{< /hint >}}\n{{% note %}}\n«b»\n{{% /note %}}\n',
     "\\[\na = b\n\\]\n\n\\[ a_b \\]\n«c»\n", "\\begin{align*}\na\n\\end{align*}\n«c»\n", "«a» \\\n$$\nb\n$$\n",
     # MDX
-    "import A from '@b/c';\nimport {\n  D,\n} from \"e\"\n\nexport const f = () => {\n\n  return g;\n}\n\n«import it»\n",
+    "import A from '@b/c';\nimport {\n  D,\n} from \"e\"\n\nexport const f = () => {\n\n  return g;\n}\n\n«import»\n",
     "<Tabs>\n<TabItem value=\"a\" label=\"«b»\">\n\n        «c»\n\n</TabItem>\n</Tabs>\n\n    code\n",
     "<Tabs\n  values={[{a: 'b'}, {c: () => d}]}\n  title=\"«a title»\">\n  «c»\n</Tabs>\n",
     "<Card title=\"«a»\" href='b' />\n«c»\n", "{/* a comment\n\nwith lines */}\n«a»\n",
