@@ -51,8 +51,8 @@ class Line(NamedTuple):
 
 
 LINES = [
-    Line(re.compile(pattern), *rest)
-    for pattern, *rest in (
+    Line(re.compile(pattern), *details)
+    for pattern, *details in (
         # Docusaurus, VitePress, Pandoc: ::: name Title {.class}, ::: name[Title], :::
         (rf":{{3,}}+[ \t]*+(?:[\w.:/-]++(?:{LABEL.format('label')}|[ \t]++(?P<text>[^\s{{]++(?:[ \t]++[^\s{{]++)*+))?+"
          rf")?+[ \t]*+(?:{BRACES})?+[ \t]*+:*+\Z",),
