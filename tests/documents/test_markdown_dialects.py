@@ -104,7 +104,7 @@ def test_dialect_inlines_keep_their_marks(inline: str):
         ("a [b][^1] c\n\n[b]: d", "x <a>y</a><x id=\"1\"/> z", "x [y][b][^1] z\n\n[b]: d"),
     ],
 )  # fmt: skip
-def test_translations_cannot_break_the_marks_of_dialects(text: str, answer: str, written: str):
+def test_translations_keep_dialect_marks(text: str, answer: str, written: str):
     document = parse_markdown(text.encode())
     assert document.fill([answer] * len(document.texts)).decode() == written
 
@@ -116,7 +116,7 @@ def test_translations_cannot_break_the_marks_of_dialects(text: str, answer: str,
         (":::{unknown} a\nb\n:::\n", 1, "the directive 'unknown'"), ("a\n:::b {c} {d}\n", 2, "a line with :::"),
     ],
 )  # fmt: skip
-def test_what_a_dialect_means_by_it_is_reported_if_unknown(source: str, line: int, words: str):
+def test_unknown_directives_are_reported(source: str, line: int, words: str):
     document = parse_markdown(source.encode())
     assert [(number, reason.startswith(words)) for number, reason in document.skipped] == [(line, True)]
     assert loud(document) == source.replace("a\n", "A\n", 1 if source[0] == "a" else 0)
@@ -130,7 +130,7 @@ def test_what_a_dialect_means_by_it_is_reported_if_unknown(source: str, line: in
         "«a ::: b»\n", "«the :wrong one: here»\n",
     ],
 )  # fmt: skip
-def test_words_that_only_look_like_a_dialect_are_translated(source: str):
+def test_words_like_marks_are_translated(source: str):
     document = parse_markdown(marked(source)[0].encode())
     assert document.texts == [marked(source)[0].strip()]
 
@@ -160,7 +160,7 @@ nested:
 FIELDS = ["title", "description", "quoted", "folded", "literal", "long", "draft", "tags"]
 
 
-def test_fields_of_front_matter_are_translated_if_asked_for():
+def test_front_matter_fields_are_translated():
     data, written = marked(YAML)
     document = parse_markdown(data.encode(), FIELDS)
     assert document.fill(document.texts) == data.encode()
@@ -183,6 +183,6 @@ def test_fields_of_front_matter_are_translated_if_asked_for():
         ("---\na: {b: c}\n---\n", "x", "---\na: {b: c}\n---\n"),
     ],
 )  # fmt: skip
-def test_values_of_front_matter_stay_what_they_are(front: str, answer: str, written: str):
+def test_front_matter_values_stay_strings(front: str, answer: str, written: str):
     document = parse_markdown(front.encode(), ["a"])
     assert document.fill([answer] * len(document.texts)).decode() == written
