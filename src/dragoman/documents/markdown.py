@@ -2,7 +2,7 @@
 
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,55 +10,65 @@ from markdown_it.token import Token
 
 from dragoman.documents.document import Content, Document, Passage, Skipped, Span, has_letter, line_number
 from dragoman.documents.encoding import decode
+from dragoman.documents.front_matter import body_start, field_passages
 from dragoman.documents.html import ATTRIBUTES, TAG, VOID, is_translated
-from dragoman.documents.inline import Fragment, Inline, as_one_line, core_words, flow_text, split_translation
-from dragoman.documents.markdown_parser import FORMULA, SPECIAL, parser
+from dragoman.documents.inline import Fragment, Inline, as_one_line, core_words, flow_text, split_translation, trim
+from dragoman.documents.markdown_dialects import FORMULA, SPECIAL, reason_left
+from dragoman.documents.markdown_parser import parser
 from dragoman.errors import plural
 
 References = dict[str, dict[str, Any]]  # targets of links by label, as markdown-it keeps them
-FRONT = re.compile(r"(---|\+\+\+)[ \t]*\r?\n")
 LINE = re.compile(r"([^\r\n]*)(?:\r\n?|\n|\Z)")
 PIPE = re.compile(r"(?<!\\)\|")
 SPACE = re.compile(r"[ \t\n]+")
 EMPHASIS = {"strong": "strong", "em": "em", "s": "s"}
 PARAGRAPH = ["paragraph_open", "inline", "paragraph_close"]
 ELEMENT = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9-]*)")
+NO_TEXT = frozenset('"\\`<>{}[]|*_$&')  # may be markup in the title of a component, an abbreviation and the like
 SINGLE = {"br", "hr", "img", "input", "wbr"}
 # What would be markup at the beginning of a line.
 BEGINNING = re.compile(r"\A(?=[-+>=~#:])|\A\d{1,9}(?=[.)](?:\s|\Z))")
 
 
-def parse_markdown(data: bytes) -> Document:
-    """Return the document whose texts are the paragraphs, headings, table cells and other blocks of text."""
+def parse_markdown(data: bytes, fields: Collection[str] = ()) -> Document:
+    """Return the document whose texts are the paragraphs, headings, table cells and other blocks of text.
+
+    fields: of the front matter, those at the top whose values are texts, too.
+    """
     original, encoding = decode(data)
-    passages: list[Passage] = []
     lost: list[int] = []  # offsets of blocks that were not found in the source
     front = body_start(original)
+    in_front = list(field_passages(original, front, fields))
+    passages = [each for each in in_front if isinstance(each, Passage)]
+    skipped = [each for each in in_front if isinstance(each, Skipped)]
     lines = [(match.start(1), match[1]) for match in LINE.finditer(original, front)]
     environment: dict[str, References] = {"references": {}}
-    for block, row in blocks(parser().parse(original[front:], environment)):
+    tokens = parser().parse(original[front:], environment)
+    for block, row in blocks(tokens):
         first, stop = block[0].map or (0, 0)
         contents = [token.content for token in block]
-        offsets = row_offsets(contents, *lines[first]) if row else [block_offsets(contents[0], lines[first:stop])]
+        if "column" in block[0].meta:  # a text in a line of markup
+            start = lines[first][0] + block[0].meta["column"]
+            if block[0].type == "raw":
+                passages.extend(raw_passages(original, start, start + len(contents[0])))
+                continue
+            offsets: list[Sequence[int] | None] = [range(start, start + len(contents[0]))]
+        else:
+            offsets = row_offsets(contents, *lines[first]) if row else [block_offsets(contents[0], lines[first:stop])]
         for token, of_content in zip(block, offsets, strict=True):
             if of_content:
                 passages.extend(block_passages(original, token, of_content, row, environment["references"]))
             elif has_letter(token.content):
                 lost.append(lines[first][0])
-    skipped = []
+    skipped += [
+        Skipped(line_number(original, lines[token.map[0]][0]), reason)
+        for token in tokens
+        if token.map and (reason := reason_left(token))
+    ]
     if lost:
         reason = f"{plural(len(lost), 'block')} from here on could not be found again in the source: left untranslated"
         skipped.append(Skipped(line_number(original, lost[0]), reason))
     return Document(original, encoding, passages, skipped)
-
-
-def body_start(original: str) -> int:
-    """Return the offset at which the text begins: after the front matter, 0 without any."""
-    front = FRONT.match(original)
-    if not front:
-        return 0
-    end = re.compile(rf"^{re.escape(front[1])}[ \t]*\r?$", re.MULTILINE).search(original, front.end())
-    return end.end() if end else 0
 
 
 def blocks(tokens: Sequence[Token]) -> Iterator[tuple[list[Token], bool]]:
@@ -72,7 +82,7 @@ def blocks(tokens: Sequence[Token]) -> Iterator[tuple[list[Token], bool]]:
             if row:
                 yield row, True
             row = None
-        elif token.type == "inline":
+        elif token.type in ("inline", "raw"):
             if row is None:
                 if before and before.type == "heading_open":
                     token.meta["heading"] = before.markup
@@ -101,7 +111,7 @@ def block_offsets(content: str, lines: Sequence[tuple[int, str]]) -> list[int] |
     return offsets
 
 
-def row_offsets(contents: Sequence[str], start: int, line: str) -> list[list[int] | None]:
+def row_offsets(contents: Sequence[str], start: int, line: str) -> list[Sequence[int] | None]:
     """Return, for each cell of a table row, the offsets of its characters as `block_offsets` does, or None.
 
     contents: the cells as parsed; line: the row as written, which begins at the offset `start`.
@@ -114,7 +124,7 @@ def row_offsets(contents: Sequence[str], start: int, line: str) -> list[list[int
         texts += [""] * (len(contents) - len(texts))
         known = [content.strip() for content in contents]
         if texts[1:] == known[1:] and (texts[0].endswith(known[0]) if not first else texts[0] == known[0]):
-            offsets: list[list[int] | None] = [
+            offsets: list[Sequence[int] | None] = [
                 cell_offsets(content, start + left, line[left:right])
                 for content, (left, right) in zip(known, cells, strict=False)
             ]
@@ -140,29 +150,49 @@ def block_passages(
     block: its inline token; offsets: of each character of its content; row: whether it is a cell of a table;
     references: targets of the page's links.
     """
-    for flow in flows(block.content, block.children or []):
+    for flow in flows(block.content, block.children or [], "lines" in block.meta):
         first, stop, words = core_words(as_one_line([word for word, _, _ in flow]))
         if words:
             start, end = flow[first][1], flow[stop - 1][2]
             source = block.content[start:end]
             end -= len(source) - len(source.rstrip())
             start += len(source) - len(source.lstrip())
+            tail = ""
+            if stop < len(flow) and isinstance(closing := flow[stop][0], Inline) and end == flow[stop][1]:
+                if (tail := str(closing.original)) == block.content[end : flow[stop][2]]:
+                    tail = ""
+                else:  # the target of a link whose text was its label
+                    end = flow[stop][2]
             span = Span(offsets[start], offsets[end - 1] + 1)
             if original[span.start - 1 : span.start + 1] == "\\|":
                 span = Span(span.start - 1, span.end)
             text = SPACE.sub(" ", flow_text(words)).strip()
             first, stop = block.content.rfind("\n", 0, start) + 1, block.content.find("\n", end)
             around = block.content[first:start], block.content[end : stop if stop >= 0 else None]
+            before, after = block.meta.get("around", ("", ""))
+            around = before + around[0], around[1] + after
             in_cell = row and "|" in original[original.rfind("\n", 0, span.start) + 1 : span.start]
             if in_cell or block.meta.get("heading", "").startswith("#"):
                 around = f"# {around[0]}", around[1]  # so it does not begin its line
             pipe = block.meta.get("pipe", r"\|")
             source = block.content[start:end]
-            yield Passage(*span, (text,), renderer(span, source, around, words, row, pipe, references))
+            yield Passage(*span, (text,), renderer(span, source, around, words, tail, row, pipe, references))
 
 
-def flows(content: str, tokens: Sequence[Token]) -> Iterator[list[tuple[Fragment, int, int]]]:
-    """Yield, for each part of a block between hard line breaks, its words and inlines with their spans in `content`."""
+def raw_passages(original: str, start: int, end: int) -> Iterator[Passage]:
+    """Yield the passage of a text that is not Markdown; it stays if its translation has other special characters."""
+    start, end = trim(original, start, end)
+    text = original[start:end]
+    if has_letter(text):
+        span = Span(start, end)
+        yield Passage(*span, (text,), lambda new: [span if NO_TEXT & set(new[0]) - set(text) else new[0]])
+
+
+def flows(content: str, tokens: Sequence[Token], lines: bool) -> Iterator[list[tuple[Fragment, int, int]]]:
+    """Yield, for each part of a block between hard line breaks, its words and inlines with their spans in `content`.
+
+    lines: whether each line is a part, such as a term that is defined.
+    """
     flow: list[tuple[Fragment, int, int]] = []
     at = 0
     closing = untranslated_elements(tokens)
@@ -172,7 +202,7 @@ def flows(content: str, tokens: Sequence[Token]) -> Iterator[list[tuple[Fragment
         start, end = markup_span(token)
         if at < start:
             flow.append((content[at:start], at, start))
-        if token.type == "hardbreak":
+        if token.type == "hardbreak" or (lines and token.type == "softbreak"):
             yield flow
             flow = []
         elif index in closing:
@@ -240,6 +270,9 @@ def fragment_of(content: str, token: Token, start: int, end: int) -> Fragment:
         return token.content
     if token.markup == "autolink" or token.type == "brackets":
         return Inline("", source)
+    if kind == "pair":
+        name = token.markup
+        return Inline(f"<{name}>", source, opens=name) if side == "open" else Inline(f"</{name}>", source, closes=name)
     if kind in EMPHASIS:
         name = EMPHASIS[kind]
         return Inline(f"<{name}>", source, opens=name) if side == "open" else Inline(f"</{name}>", source, closes=name)
@@ -265,6 +298,7 @@ def renderer(
     source: str,
     around: tuple[str, str],
     words: Sequence[Fragment],
+    tail: str,
     row: bool,
     pipe: str,
     references: References,
@@ -272,9 +306,9 @@ def renderer(
     """Return a function that writes a translation as Markdown.
 
     span: the text in the original; source: the same without marks of quotations; around: the source before and after it
-    on its lines; words: its fragments; row: whether it is a cell of a table; pipe: how a pipe is written in words;
-    references: the targets of links. If the translation between `around` would be parsed as other words or other
-    markup, the function leaves the original.
+    on its lines; words: its fragments; tail: the end of the link they are in; row: whether it is a cell of a table;
+    pipe: how a pipe is written in words; references: the targets of links. If the translation between `around` would be
+    parsed as other words or other markup, the function leaves the original.
     """
     inlines = [word for word in words if isinstance(word, Inline)]
 
@@ -282,13 +316,14 @@ def renderer(
         fragments, is_complete = split_translation(translations[0], inlines)
         spoken = SPACE.sub(" ", "".join(word for word in fragments if isinstance(word, str))).strip()
         blocks, before = parse_block(source.join(around), references)
+        in_front = around[0] if isinstance(next(filter(None, fragments), ""), str) else "markup"
         for spell in (as_written, as_html):
             parts = [escape_words(word, pipe) if isinstance(word, str) else spell(word) for word in fragments]
-            new = escape_beginning("".join(parts), around[0])
+            new = escape_beginning("".join([*parts, tail]), in_front)
             after = parse_block(new.join(around), references)
             if (
                 is_complete
-                and after[0] in (blocks, PARAGRAPH)
+                and (after[0] == blocks or (after[0] == PARAGRAPH and blocks[0] != "markup"))
                 and markup(after[1]) == markup(before)
                 and spoken in plain_words(after[1])
             ):
@@ -297,7 +332,7 @@ def renderer(
                     part if isinstance(word, str) else part.replace("|", "\\|")
                     for part, word in zip(parts, fragments, strict=True)
                 ]
-                return [escape_beginning("".join(cell), around[0]) if row else new]
+                return [escape_beginning("".join([*cell, tail]), in_front) if row else new]
         return [span]
 
     return render
@@ -342,7 +377,7 @@ def markup(tokens: Sequence[Token]) -> list[str]:
         kind, _, side = token.type.rpartition("_")
         if kind in EMPHASIS:
             elements.append(f"<{'/' if side == 'close' else ''}{EMPHASIS[kind]}>")
-        elif token.type in ("html_inline", "brackets"):
+        elif token.type in ("html_inline", "brackets") or kind == "pair":
             elements.append(SPACE.sub(" ", token.content))
         elif token.type == "code_inline":
             elements.append(f"<code>{token.content}")
