@@ -1,0 +1,110 @@
+"""Read the elements of an XML file with their places in it, so that the rest of the file stays as it is.
+
+defusedxml checks that a file is plain XML, without entities; after that, a pattern finds every tag at its place.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import ParseError
+
+from dragoman.data.xml import MAX_DEPTH, XmlParser
+from dragoman.documents.document import Skipped
+from dragoman.documents.encoding import Encoding, decode
+
+QUOTED = r""""[^"]*"|'[^']*'"""
+MARKUP = re.compile(
+    rf"""<!--.*?--> | <!\[CDATA\[.*?\]\]> | <\?.*?\?> | <!DOCTYPE(?:[^>"']|{QUOTED})*+>
+    | <(?P<closes>/?)(?P<name>[^\s/>]+)(?P<attributes>(?:[^>"'/]|{QUOTED})*+)(?P<empty>/?)>""",
+    re.VERBOSE | re.DOTALL,
+)
+CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+ATTRIBUTE = re.compile(rf"(?<=\s)([^\s=]++)\s*=\s*({QUOTED})")
+NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML cannot hold
+ENCODING = re.compile(rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([\w.:-]{1,40})""")
+
+
+@dataclass
+class Element:
+    """An element, or with the name '' a comment or the like: where it begins and ends, and what is between its tags."""
+
+    name: str  # without prefix
+    start: int
+    inner: int
+    inner_end: int
+    end: int
+    attributes: dict[str, str] = field(default_factory=dict)
+    children: list["Element"] = field(default_factory=list)
+
+    def child(self, *names: str) -> "Element | None":
+        """Return the first child of the first of these names that there is; None without any."""
+        return next((child for name in names for child in self.children if child.name == name), None)
+
+
+class DepthCheck:
+    """The parser's target object: it ignores all, but for too deep a nesting."""
+
+    depth = 0
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        """Enter an element; raise ValueError where elements are nested too deeply."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise ValueError(f"elements nested more than {MAX_DEPTH} deep")
+
+    def end(self, tag: str) -> None:
+        """Leave an element."""
+        self.depth -= 1
+
+
+def decode_xml(data: bytes) -> tuple[str, Encoding]:
+    """Return the text of XML and the encoding that it declares, in which other characters become references."""
+    declared = ENCODING.match(data)
+    return decode(data, declared[1].decode() if declared else "", "xmlcharrefreplace")
+
+
+def read_tree(original: str, root: str, form: str) -> Element | Skipped:
+    """Return the root element, or with its line why this is not plain XML with a root of that name.
+
+    form: what the file is, for the reason.
+    """
+    parser = XmlParser(target=DepthCheck(), encoding="utf-8")
+    try:
+        parser.feed(original.encode())
+        parser.close()
+    except DefusedXmlException:
+        return Skipped(0, f"declares XML entities, which {form} does not need")
+    except ParseError as error:
+        return Skipped(error.position[0] if original.strip() else 0, f"not {form} ({error})")
+    except ValueError as error:
+        return Skipped(0, f"not {form} ({error})")
+    path = [Element("", 0, 0, len(original), len(original))]
+    for tag in MARKUP.finditer(original):
+        if tag["closes"]:
+            closed = path.pop()
+            closed.inner_end, closed.end = tag.span()
+            continue
+        name = (tag["name"] or "").rpartition(":")[2]
+        attributes = {name: value[1:-1] for name, value in ATTRIBUTE.findall(tag["attributes"] or "")}
+        element = Element(name, tag.start(), tag.end(), tag.end(), tag.end(), attributes)
+        path[-1].children.append(element)
+        if name and not tag["empty"]:
+            path.append(element)
+    top = next(element for element in path[0].children if element.name)
+    return top if top.name == root else Skipped(0, f"not {form} (its root is '{top.name}')")
+
+
+def prefixed(name: str, original: str, source: Element) -> str:
+    """Return the name of an element with the prefix that the source has."""
+    tag = original[source.start + 1 : source.inner].split(maxsplit=1)[0].rstrip("/>")
+    return tag[: len(tag) - len(source.name)] + name
+
+
+def with_attributes(tag: str, attributes: dict[str, str]) -> str:
+    """Return a tag that opens an element with these values of attributes; others stay."""
+    for name, value in attributes.items():
+        present = next((match for match in ATTRIBUTE.finditer(tag) if match[1] == name), None)
+        head, tail = (tag[: present.start()], tag[present.end() :]) if present else (f"{tag[:-1]} ", ">")
+        tag = f'{head}{name}="{value}"{tail}'
+    return tag
