@@ -6,14 +6,17 @@ from dragoman.data.spec import NOT_TEXT
 from dragoman.documents.csv import parse_csv
 from dragoman.documents.document import Document, DocumentConfig, Label, Passage, Skipped
 from dragoman.documents.encoding import Encoding
+from dragoman.documents.fluent import parse_fluent
 from dragoman.documents.html import html_passages, parse_html
 from dragoman.documents.inline import Tags
 from dragoman.documents.json import parse_arb, parse_json
 from dragoman.documents.markdown import parse_markdown
 from dragoman.documents.plain import parse_plain, plain_passages
 from dragoman.documents.po import parse_po
+from dragoman.documents.qt import parse_ts
 from dragoman.documents.subtitles import parse_srt, parse_vtt
 from dragoman.documents.xliff import parse_xliff
+from dragoman.documents.yaml import parse_yaml
 from dragoman.errors import UsageError
 
 __all__ = ["FORMS", "PARSERS", "SUFFIXES", "Document", "Parse", "Skipped", "Tags", "read_document", "read_text"]
@@ -24,8 +27,9 @@ PARSERS: dict[str, Callable[[bytes], Document]] = {
 }  # fmt: skip
 CONFIGURED: dict[str, Callable[[bytes, DocumentConfig], Document]] = {
     ".po": parse_po, ".pot": parse_po, ".json": parse_json, ".arb": parse_arb, ".csv": parse_csv,
+    ".ts": parse_ts, ".ftl": parse_fluent, ".yml": parse_yaml, ".yaml": parse_yaml,
 }  # fmt: skip
-WITH_KEYS = (".json", ".arb", ".csv")
+WITH_KEYS = (".json", ".arb", ".csv", ".yml", ".yaml")
 SUFFIXES = (*PARSERS, *CONFIGURED)
 
 

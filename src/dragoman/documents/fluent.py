@@ -153,7 +153,7 @@ def parse_fluent(data: bytes, config: DocumentConfig) -> Document:
 
     original, encoding = decode(data)
     try:
-        entries = Parser().parse(original).body
+        entries: Sequence[Any] = Parser().parse(original).body
     except RecursionError:
         reason = "placeables inside each other, too deep"
         return Document(original, encoding, [], [Skipped(0, reason)], readable=False)

@@ -18,6 +18,7 @@ ATOM = re.compile(r"true|false|null|NaN|-?Infinity|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:
 STRING = json.JSONDecoder()
 LOCALE = re.compile(r'"@@locale"\s*:\s*("[\w-]{0,40}")')
 PLURAL_KEY = re.compile(rf"(?P<ordinal>_ordinal)?_(?P<category>{'|'.join(CATEGORIES)})$")  # of i18next
+MAX_INDENT = 1000
 SHOWN = 20  # keys that a message names
 
 
@@ -89,7 +90,10 @@ def entries(original: str, strings: Sequence[String], write: Callable[[str], str
                 for string, entry in zip(strings[at:end], made, strict=True)
             )
             kind = "selectordinal" if plural["ordinal"] else "plural"
-            yield Plural(plural.string[: plural.start()], forms, kind)
+            start = forms[0].start
+            before = original[max(0, start - MAX_INDENT) : start]
+            between = f",{before[len(before.rstrip()) :] or ' '}"
+            yield Plural(plural.string[: plural.start()], forms, kind, between)
         else:
             yield from made
         at = end

@@ -55,11 +55,15 @@ class Form:
 
 @dataclass(frozen=True)
 class Plural:
-    """A string in several plural forms, in the order of the file; 'selectordinal' if they are for 1st, 2nd, 3rd."""
+    """A string in several plural forms, in the order of the file; 'selectordinal' if they are for 1st, 2nd, 3rd.
+
+    `between`: what stands between forms, where the file has but one.
+    """
 
     key: str
     forms: tuple[Form, ...]
     kind: str = "plural"
+    between: str = "\n"
 
 
 @dataclass(frozen=True)
@@ -241,14 +245,14 @@ def render_plural(original: str, plural: Plural, phrase: Phrase, translations: S
     """Yield the plural forms of the translation: each is written as the form of its category, or else as the last."""
     forms = {original[slice(*form.category)]: form for form in plural.forms}
     last = plural.forms[-1]
-    between = original[plural.forms[-2].end : last.start] if len(plural.forms) > 1 else ""
+    between = original[plural.forms[-2].end : last.start] if len(plural.forms) > 1 else plural.between
     translated = phrase.translated(translations)
     assert isinstance(translated, Choice)
     for number, (category, text) in enumerate(translated.branches.items()):
         category = "zero" if category == "=0" else category
         form = forms.get(category, last)
         if number:
-            yield between or "\n"
+            yield between
         yield original[form.start : form.category.start] + category
         yield original[form.category.end : form.entry.start] + form.entry.write(text)
         yield original[form.entry.end : form.end]
