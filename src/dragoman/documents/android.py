@@ -10,7 +10,7 @@ from html import escape
 from string import ascii_lowercase as LETTERS
 
 from dragoman.documents.document import Document, DocumentConfig, Skipped, Span, has_letter, line_number
-from dragoman.documents.elements import CDATA, NOT_XML, Element, decode_xml, read_tree, write_cdata
+from dragoman.documents.elements import NOT_XML, Element, decode_xml, read_tree, sole_section, write_cdata
 from dragoman.documents.encoding import as_pairs, resolve_references
 from dragoman.documents.inline import Fragment, Inline, disambiguate, flow_text, split_translation
 from dragoman.documents.messages import Entry, Form, Plural, entry_passages, missing_keys
@@ -112,12 +112,11 @@ def string_entry(original: str, key: str, item: Element) -> Entry | None:
     end = item.inner + len(raw.rstrip(SPACE))
     if start >= end:
         return None
-    if section := CDATA.fullmatch(original[start:end]):
-        text = unescape([section[1]], keep=True)[0]
+    if section := sole_section(original, item):
+        text = unescape([section], keep=True)[0]
         assert isinstance(text, str)
-        raw_characters = {"\n", "\t", "\r", '"'} if "\n" in section[1] else {"\t", "\r", '"'}
-        raw_characters -= {'"'} if '\\"' in section[1] else set()
-        return Entry(key, text, start, end, lambda text: write_cdata(escape_text(text, SPECIAL, raw_characters)))
+        kept = {" ", "\t", "\r"} | {character for character in '\n"' if character in section.replace('\\"', "")}
+        return Entry(key, text, start, end, lambda text: write_cdata(escape_text(text, SPECIAL, kept)))
     pieces = list(fragments(original, item))
     pieces[0] = str(pieces[0]).lstrip(SPACE)
     pieces[-1] = str(pieces[-1]).rstrip(SPACE)

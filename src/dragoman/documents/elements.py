@@ -130,9 +130,18 @@ def text_entry(original: str, key: str, element: Element) -> Entry | None:
     if text is None or element.inner == element.end:
         return None
     start, end = element.inner, element.inner_end
-    if section := CDATA.fullmatch(original[start:end].strip()):
-        text = section[1]
-    return Entry(key, text, start, end, write_cdata if section else write_text)
+    section = sole_section(original, element)
+    return Entry(key, section or text, start, end, write_text if section is None else write_cdata)
+
+
+def sole_section(original: str, element: Element) -> str | None:
+    """Return what the CDATA section says that is all that is in an element but white space; None for others."""
+    if len(element.children) != 1:
+        return None
+    start, end = element.children[0].start, element.children[0].end
+    section = CDATA.fullmatch(original, start, end)
+    around = original[element.inner : start] + original[end : element.inner_end]
+    return section[1] if section and not around.strip() else None
 
 
 def write_cdata(text: str) -> str:
