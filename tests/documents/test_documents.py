@@ -197,6 +197,148 @@ XLIFF = """<x:xliff xmlns:x="urn:oasis:names:tc:xliff:document:2.0" version="2.0
 </x:file></x:xliff>
 """
 
+ANDROID = r"""<?xml version="1.0" encoding="utf-8"?>
+<!-- <string name="no">no text</string> -->
+<resources xmlns:xliff="urn:oasis:names:tc:xliff:document:1.2">
+    <string name="seat">It\'s your seat.\nAre you <b>\"Bob\"</b> &amp;\u0020co?</string>
+    <string name="quoted">
+        "It's  here"
+    </string>
+    <string name="link"><![CDATA[A <a href="x">link</a> & more]]></string>
+    <string name="user">Hi <xliff:g id="name" example="Bob">%1$s</xliff:g>, of <xliff:g id="b">Acme</xliff:g></string>
+    <string name="left" translatable="false">Left</string><string name="alias">@string/seat</string>
+    <string-array name="days"><item>Monday</item><item>@string/seat</item></string-array>
+    <plurals name="files">
+        <!-- of a folder -->
+        <item quantity="one">%d file</item>
+        <item quantity="other">%d files</item>
+    </plurals>
+    <color name="red">#f00</color>
+</resources>
+"""
+PROPERTIES = r"""# A comment
+! Another
+title = It's \u0041 title
+greeting:It''s {0}\, \
+    again
+two\ words Two\n\
+    lines
+empty=
+"""
+STRINGS = r"""/* "no" = "text"; */
+"seat" = "Your \"seat\"\nis \U0041";
+// "no" = "text";
+CFBundleName = Name ;
+"%d of %@" = "%d of %@ now";
+"""
+STRINGSDICT = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
+<plist version="1.0">
+<dict>
+	<key>files</key>
+	<dict>
+		<key>NSStringLocalizedFormatKey</key>
+		<string>%#@files@</string>
+		<key>files</key>
+		<dict>
+			<key>NSStringFormatSpecTypeKey</key>
+			<string>NSStringPluralRuleType</string>
+			<key>one</key>
+			<string>%d &lt;file&gt;</string>
+			<key>other</key>
+			<string>%d files</string>
+		</dict>
+	</dict>
+	<key>width</key>
+	<dict>
+		<key>NSStringVariableWidthRuleType</key>
+		<dict>
+			<key>20</key>
+			<string>Short</string>
+		</dict>
+	</dict>
+</dict>
+</plist>
+"""
+RESX = """<?xml version="1.0" encoding="utf-8"?>
+<root>
+  <resheader name="version"><value>left</value></resheader>
+  <data name="seat" xml:space="preserve">
+    <value>Salt &amp; pepper
+  in two lines</value>
+    <comment>No text</comment>
+  </data>
+  <data name="&gt;&gt;label.Name" xml:space="preserve"><value>label</value></data>
+  <data name="label.Text" xml:space="preserve"><value>A label</value></data>
+  <data name="label.ImageKey" xml:space="preserve"><value>left</value></data>
+  <data name="size" type="System.Drawing.Size"><value>left</value></data>
+</root>
+"""
+XCSTRINGS = """{
+  "sourceLanguage" : "en",
+  "strings" : {
+    "" : {
+
+    },
+    "Hello" : {
+      "comment" : "No text"
+    },
+    "files %lld" : {
+      "localizations" : {
+        "en" : {
+          "variations" : {
+            "plural" : {
+              "one" : {
+                "stringUnit" : {
+                  "state" : "new",
+                  "value" : "%d file"
+                }
+              },
+              "other" : {
+                "stringUnit" : {
+                  "state" : "new",
+                  "value" : "%d files"
+                }
+              }
+            }
+          }
+        }
+      }
+    },
+    "key" : {
+      "localizations" : {
+        "de" : {
+          "stringUnit" : {
+            "state" : "new",
+            "value" : ""
+          }
+        },
+        "en" : {
+          "stringUnit" : {
+            "state" : "translated",
+            "value" : "A \\"text\\""
+          }
+        }
+      }
+    },
+    "Left" : {
+      "shouldTranslate" : false
+    },
+    "Done" : {
+      "localizations" : {
+        "de" : {
+          "stringUnit" : {
+            "state" : "translated",
+            "value" : "Fertig"
+          }
+        }
+      }
+    }
+  },
+  "version" : "1.0"
+}
+"""
+
 FIXTURES = {
     ".txt": TXT,
     ".html": HTML,
@@ -208,6 +350,12 @@ FIXTURES = {
     ".csv": CSV,
     ".xlf": XLF,
     ".xliff": XLIFF,
+    ".xml": ANDROID,
+    ".properties": PROPERTIES,
+    ".strings": STRINGS,
+    ".stringsdict": STRINGSDICT,
+    ".resx": RESX,
+    ".xcstrings": XCSTRINGS,
 }
 TEXTS = {
     ".txt": ["Hello", "A second line", "Last"],
@@ -232,13 +380,22 @@ TEXTS = {
         'second <x id="1"/> line', "third",
     ],
     ".xliff": ['Hello <pc id="1">big</pc> <x id="2"/>world, <sc id="3">dear</sc> all', "Again"],
+    ".xml": [
+        "It's your seat.", 'Are you <b>"Bob"</b> & co?', "It's  here", 'A <a href="x">link</a> & more',
+        'Hi <g>%1$s</g>, of <x id="1"/>', "Monday", "1 file", "%d file", "2 files", "%d files",
+    ],
+    ".properties": ["It's A title", "It's {0}, again", "Two", "lines"],
+    ".strings": ['Your "seat"', "is A", "Name", "%d of %@ now"],
+    ".stringsdict": ["1 <file>", "%d <file>", "2 files", "%d files", "Short"],
+    ".resx": ["Salt & pepper", "in two lines", "A label"],
+    ".xcstrings": ["Hello", "1 file", "%d file", "2 files", "%d files", 'A "text"'],
 }  # fmt: skip
 PLACEHOLDER = re.compile(r"(<[^<>]*>|`[^`]*`|%d)")
 # What the formats are made of, so that random documents are not all without texts.
 FRAGMENTS = re.findall(r"\s+|[^\s\w]+|\w+", "".join(FIXTURES.values()))
 LINES = [line for text in FIXTURES.values() for line in text.splitlines(keepends=True)]
 formats = pytest.mark.parametrize("suffix", FIXTURES)
-ALIASES = {".htm"}  # of suffixes with a fixture
+ALIASES = {".htm", ".resw"}  # of suffixes with a fixture
 broken = st.one_of(
     st.binary(max_size=200),
     st.text(max_size=200).map(str.encode),
@@ -1086,6 +1243,12 @@ DEEP = {
     ".csv": ['text\n"a""', "text\n", 'text\n"'],
     ".txt": ["a", " ", "a\n"],
     ".xlf": ["<a>", "<xliff>", "<", "<!--", '<a b="'],
+    ".xml": ["<resources>", "<string>", "<", "<!--"],
+    ".properties": ["a=b\n", "\\", "\\u", "a\\\n", "\\u0041", " ", "{0"],
+    ".strings": ['"a"="b";', "/*", '"a', "/**/", "//\n", "\\", "a"],
+    ".stringsdict": ["<dict>", "<key>"],
+    ".resx": ["<data>", "<value>"],
+    ".xcstrings": ["[", '{"a":', '{"strings":'],
 }
 
 
@@ -1105,6 +1268,13 @@ LONG = [  # suffix, what stands around, the unit that is repeated
     (".html", "<p>a &{};</p>", "b"), (".md", "a &#{};\n", "1"), (".txt", "a{}b\n", " "),
     (".po", 'msgid "a"\nmsgstr ""\n{}', '"b"\n'), (".po", 'msgid ""\n{}msgstr ""\n', '"b"\n'),
     (".json", '["a{}"]', " "), (".json", '["a", 1{}]', "0"),
+    (".xml", "<resources><string>a{}b</string></resources>", "<b>a</b>"),
+    (".xml", '<resources><string>"a{}b"</string></resources>', " "),
+    (".xml", "<resources><plurals>{}</plurals></resources>", "<item quantity='one'>a</item>"),
+    (".properties", "a=b{}\n", "\\u0041"), (".properties", "a={{0}}{}\n", "'"), (".properties", "a=b{}", " \\\n"),
+    (".strings", '"a"="{}";', "\\n"), (".strings", "{}", "/* */"),
+    (".resx", "<root>{}</root>", "<data name='a'><value>a</value></data>"),
+    (".xcstrings", '{{"sourceLanguage":"en","strings":{{"b":{{"localizations":{{"de":{{}}}}}}{}}}}}', ',"a":{}'),
 ]  # fmt: skip
 
 

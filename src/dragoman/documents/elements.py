@@ -4,14 +4,17 @@ defusedxml checks that a file is plain XML, without entities; after that, a patt
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from html import escape
 
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import ParseError
 
 from dragoman.data.xml import MAX_DEPTH, XmlParser
 from dragoman.documents.document import Skipped
-from dragoman.documents.encoding import Encoding, decode
+from dragoman.documents.encoding import Encoding, decode, resolve_references
+from dragoman.documents.messages import Entry
 
 QUOTED = r""""[^"]*"|'[^']*'"""
 MARKUP = re.compile(
@@ -36,6 +39,10 @@ class Element:
     end: int
     attributes: dict[str, str] = field(default_factory=dict)
     children: list["Element"] = field(default_factory=list)
+
+    def named(self, *names: str) -> "Iterator[Element]":
+        """Yield the children with one of these names."""
+        return (child for child in self.children if child.name in names)
 
     def child(self, *names: str) -> "Element | None":
         """Return the first child of the first of these names that there is; None without any."""
@@ -93,6 +100,53 @@ def read_tree(original: str, root: str, form: str) -> Element | Skipped:
             path.append(element)
     top = next(element for element in path[0].children if element.name)
     return top if top.name == root else Skipped(0, f"not {form} (its root is '{top.name}')")
+
+
+def plain_text(original: str, element: Element) -> str | None:
+    """Return the text of an element without comments; None where other elements are in it."""
+    if any(child.name for child in element.children):
+        return None
+    pieces = []
+    at = element.inner
+    for child in element.children:
+        pieces.append(resolve_references(original[at : child.start]))
+        if section := CDATA.fullmatch(original, child.start, child.end):
+            pieces.append(section[1])
+        at = child.end
+    return "".join([*pieces, resolve_references(original[at : element.inner_end])])
+
+
+def write_text(text: str) -> str:
+    """Return a text as it stands in an element."""
+    return escape(NOT_XML.sub("\ufffd", text), quote=False)
+
+
+def text_entry(original: str, key: str, element: Element) -> Entry | None:
+    """Return the entry of an element with text and no elements in it, None for others.
+
+    A single CDATA section stays one.
+    """
+    text = plain_text(original, element)
+    if text is None or element.inner == element.end:
+        return None
+    start, end = element.inner, element.inner_end
+    section = sole_section(original, element)
+    return Entry(key, section or text, start, end, write_text if section is None else write_cdata)
+
+
+def sole_section(original: str, element: Element) -> str | None:
+    """Return what the CDATA section says that is all that is in an element but white space; None for others."""
+    if len(element.children) != 1:
+        return None
+    start, end = element.children[0].start, element.children[0].end
+    section = CDATA.fullmatch(original, start, end)
+    around = original[element.inner : start] + original[end : element.inner_end]
+    return section[1] if section and not around.strip() else None
+
+
+def write_cdata(text: str) -> str:
+    """Return a text as a CDATA section."""
+    return f"<![CDATA[{NOT_XML.sub(chr(0xFFFD), text).replace(']]>', ']]]]><![CDATA[>')}]]>"
 
 
 def prefixed(name: str, original: str, source: Element) -> str:

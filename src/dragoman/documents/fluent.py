@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from dragoman.documents.document import Content, Document, DocumentConfig, Passage, Skipped, Span, line_number
+from dragoman.documents.document import Content, Document, DocumentConfig, Passage, Skipped, Span, skipped_lines
 from dragoman.documents.encoding import decode
 from dragoman.documents.icu import MAX_DEPTH, Argument, Choice, hoist
 from dragoman.documents.messages import Phrase, worded
@@ -157,22 +157,15 @@ def parse_fluent(data: bytes, config: DocumentConfig) -> Document:
     except RecursionError:
         reason = "placeables inside each other, too deep"
         return Document(original, encoding, [], [Skipped(0, reason)], readable=False)
-    junk = [entry for entry in entries if type(entry).__name__ == "Junk"]
-    skipped = [
-        Skipped(line_number(original, entry.span.start), f"not Fluent ({entry.annotations[0].message}); left as it is")
-        for entry in junk[:1]
-    ]
     messages = [entry for entry in entries if type(entry).__name__ in ("Message", "Term")]
-    if len(junk) > 1:
-        skipped = [skipped[0]._replace(reason=f"{skipped[0].reason}, as are {plural(len(junk) - 1, 'more entry')}")]
-    if junk and not messages:
-        return Document(original, encoding, [], skipped, readable=False)
-    passages = [passage for entry in messages for passage in entry_passages(original, entry, config, skipped)]
-    names = [entry for entry in messages if is_name(entry)]
-    if names:
-        reason = f"{plural(len(names), 'term')} from here on with names, such as -{names[0].id.name}: left as they are"
-        skipped.append(Skipped(line_number(original, names[0].id.span.start), reason))
-    return Document(original, encoding, passages, skipped)
+    junk = [entry for entry in entries if type(entry).__name__ == "Junk"]
+    reasons = [(entry.span.start, f"not Fluent ({entry.annotations[0].message}): left as it is") for entry in junk]
+    passages = [passage for entry in messages for passage in entry_passages(original, entry, config, reasons)]
+    if names := [entry for entry in messages if is_name(entry)]:
+        terms = f"{plural(len(names), 'term')} from here on with names, such as -{names[0].id.name}"
+        reasons.append((names[0].id.span.start, f"{terms}: left as they are"))
+    skipped = [*skipped_lines(original, sorted(reasons))]
+    return Document(original, encoding, passages, skipped, readable=bool(messages or not junk))
 
 
 def is_name(entry: Any) -> bool:
@@ -180,7 +173,9 @@ def is_name(entry: Any) -> bool:
     return type(entry).__name__ == "Term" and bool(NAMES.search(entry.id.name))
 
 
-def entry_passages(original: str, entry: Any, config: DocumentConfig, skipped: list[Skipped]) -> Iterator[Passage]:
+def entry_passages(
+    original: str, entry: Any, config: DocumentConfig, reasons: list[tuple[int, str]]
+) -> Iterator[Passage]:
     """Yield the passages of a message or term: of its value, and of its attributes, which of a term are grammar."""
     texts = [] if is_name(entry) or not entry.value else [(entry.id.name, entry.value)]
     if type(entry).__name__ == "Message":
@@ -195,7 +190,7 @@ def entry_passages(original: str, entry: Any, config: DocumentConfig, skipped: l
         try:
             tree = worded(hoist(pattern.message(value)), config)
         except ValueError as error:
-            skipped.append(Skipped(line_number(original, value.span.start), f"'{name}': {error}; left untranslated"))
+            reasons.append((value.span.start, f"'{name}': {error}; left untranslated"))
             continue
         phrase = Phrase(tree, partial(BRACES.sub, r'{ "\g<0>" }'))
         if phrase.texts:

@@ -10,7 +10,16 @@ from dataclasses import replace
 from functools import partial
 from html import escape
 
-from dragoman.documents.document import Content, Document, DocumentConfig, Label, Passage, Skipped, line_number
+from dragoman.documents.document import (
+    Content,
+    Document,
+    DocumentConfig,
+    Label,
+    Passage,
+    Skipped,
+    line_number,
+    skipped_lines,
+)
 from dragoman.documents.elements import ATTRIBUTE, CDATA, NOT_XML, Element, decode_xml, read_tree, with_attributes
 from dragoman.documents.encoding import resolve_references
 from dragoman.documents.icu import Argument, Choice, Sentence
@@ -48,11 +57,13 @@ def parse_ts(data: bytes, config: DocumentConfig) -> Document:
         skipped.append(Skipped(line_number(original, root.start), reason))
     left = Counter({"translated before": 0, "unfinished": 0})
     passages: list[Passage | Label] = [language_label(original, root)]
+    reasons: list[tuple[int, str]] = []
     for message in messages(root):
         try:
             passages += message_passages(original, message, config, language, left)
         except ValueError as error:
-            skipped.append(Skipped(line_number(original, message.start), f"{error}: left untranslated"))
+            reasons.append((message.start, f"{error}: left untranslated"))
+    skipped += skipped_lines(original, reasons)
     return Document(original, encoding, passages, skipped, left=left, mark="unfinished")
 
 

@@ -20,8 +20,7 @@ from dragoman.documents.document import (
     line_number,
 )
 from dragoman.documents.encoding import decode
-from dragoman.documents.json import describe_keys
-from dragoman.documents.messages import Entry, Form, Plural, entry_passages
+from dragoman.documents.messages import Entry, Form, Plural, entry_passages, missing_keys
 from dragoman.errors import UsageError, plural
 from dragoman.text import verbatim
 from dragoman.text.plurals import CATEGORIES, rule
@@ -122,11 +121,7 @@ def parse_yaml(data: bytes, config: DocumentConfig) -> Document:
         reason = f"texts in {plural(len(languages), 'language')}: put those to translate into a file of their own"
     if reason:
         return Document(original, encoding, [], [Skipped(line, reason)], readable=False)
-    known = dict.fromkeys(entry.key for entry in entries)
-    missing = [key for key in config.keys if key not in known]
-    if missing and len(missing) == len(config.keys):
-        raise UsageError(f"no text under the key '{missing[0]}'; {describe_keys(missing[0], [*filter(None, known)])}")
-    skipped += [Skipped(0, f"no text under the key '{key}'") for key in missing]
+    skipped += missing_keys([entry.key for entry in entries], config)
     passages = entry_passages(original, entries, config, skipped)
     roots = [Label(key.start, key.end, partial(write_root, key)) for key in languages if len(reader.roots) == 1]
     return Document(original, encoding, [*passages, *roots], skipped)
