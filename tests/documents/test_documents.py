@@ -16,6 +16,8 @@ from pathlib import Path
 import defusedxml.ElementTree
 import polib
 import pytest
+import yaml
+from fluent.syntax import FluentParser
 from growth import grows_too_fast, processor_seconds
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -339,6 +341,64 @@ XCSTRINGS = """{
 }
 """
 
+TS = """<?xml version="1.0" encoding="utf-8"?>
+<!DOCTYPE TS>
+<TS version="2.1">
+<context>
+    <name>Main</name>
+    <message>
+        <location filename="a.cpp" line="3"/>
+        <source>Don&apos;t open &quot;%1&quot; &lt;b&gt;now&lt;/b&gt;</source>
+        <comment>No text</comment>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <source>%n file(s)</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message><source>Esc<byte value="x1b"/> key
+second line </source><translation/></message>
+    <message><source>Done</source><translation>Fertig</translation></message>
+    <message><source>Left</source><translation type="vanished"></translation></message>
+</context>
+</TS>
+"""
+FTL = """### A comment
+hello = Hello, { $name }!
+-account = Account
+emails = { $count ->
+    [one] One email
+   *[other] { $count } emails
+} for { "{" }you{ "}" }
+about =
+    A sentence of
+    two lines
+    .title = The title
+    .accesskey = T
+"""
+YAML = """# A comment
+en:
+  hello: Hello %{name}!   # kept
+  "no": 'It''s "no"'
+  anchor: &a "A \\"text\\"\\nof two"
+  alias: *a
+  count: 12
+  files:
+    one: One file
+    other: "%{count} files"
+  lines: |
+    First
+
+      second
+  folded: >-
+    Third
+    goes on
+  list: [yes it is, "x: y"]
+"""
+
 FIXTURES = {
     ".txt": TXT,
     ".html": HTML,
@@ -350,6 +410,9 @@ FIXTURES = {
     ".csv": CSV,
     ".xlf": XLF,
     ".xliff": XLIFF,
+    ".ts": TS,
+    ".ftl": FTL,
+    ".yml": YAML,
     ".xml": ANDROID,
     ".properties": PROPERTIES,
     ".strings": STRINGS,
@@ -379,6 +442,18 @@ TEXTS = {
         'Salt & <g id="1">pepper</g> <3 <x id="2"/> here', "Hello", "Copied", "One.", "Two.", "First line",
         'second <x id="1"/> line', "third",
     ],
+    ".ts": [
+        'Don\'t open "%1" <b>now</b>', "1 file", "%n file", "2 files", "%n files", 'Esc<x id="x1b"/> key',
+        "second line",
+    ],
+    ".ftl": [
+        "Hello, {$name}!", "Account", "One email for {you}", "2 emails for {you}", "{$count} emails for {you}",
+        "A sentence of two lines", "The title",
+    ],
+    ".yml": [
+        "Hello %{name}!", 'It\'s "no"', 'A "text"', "of two", "One file", "2 files", "%{count} files", "First",
+        "second", "Third goes on", "yes it is", "x: y",
+    ],
     ".xliff": ['Hello <pc id="1">big</pc> <x id="2"/>world, <sc id="3">dear</sc> all', "Again"],
     ".xml": [
         "It's your seat.", 'Are you <b>"Bob"</b> & co?', "It's  here", 'A <a href="x">link</a> & more',
@@ -395,7 +470,7 @@ PLACEHOLDER = re.compile(r"(<[^<>]*>|`[^`]*`|%d)")
 FRAGMENTS = re.findall(r"\s+|[^\s\w]+|\w+", "".join(FIXTURES.values()))
 LINES = [line for text in FIXTURES.values() for line in text.splitlines(keepends=True)]
 formats = pytest.mark.parametrize("suffix", FIXTURES)
-ALIASES = {".htm", ".resw"}  # of suffixes with a fixture
+ALIASES = {".htm", ".resw", ".yaml"}  # of suffixes with a fixture
 broken = st.one_of(
     st.binary(max_size=200),
     st.text(max_size=200).map(str.encode),
@@ -604,6 +679,18 @@ def structure(data: bytes, suffix: str) -> object:
             return messages.metadata, old, [m.msgstr for m in messages if m.fuzzy or m.obsolete or m.msgctxt]
         case ".json":
             return blanked(json.loads(data))
+        case ".ts":
+            elements = [*defusedxml.ElementTree.fromstring(data).iter()]
+            kept = [(each.tag, "".join(each.itertext())) for each in elements if each.tag in ("source", "comment")]
+            return kept, Counter(each.tag for each in elements), "Fertig" in text
+        case ".ftl":
+            found = []  # the messages, their attributes, and the variables in them
+            for entry in FluentParser().parse(text).body:
+                written = text[entry.span.start : entry.span.end]
+                found.append((type(entry), {*re.findall(r"^ *\.?[\w-]+ =|\$\w+", written, re.MULTILINE)}))
+            return found
+        case ".yml":
+            return blanked(yaml.safe_load(data))
         case ".xlf" | ".xliff":
             kept = []  # for each unit, whether its target is empty or has the tags of its source
             for unit in defusedxml.ElementTree.fromstring(data).iter():
@@ -635,6 +722,9 @@ def structure(data: bytes, suffix: str) -> object:
 @example(".po", ['a"b\\', 'x\nmsgid "y"'])
 @example(".json", ['a", "b": "c', "\\"])
 @example(".csv", ['a","b\n', "a,b", "a\rb"])
+@example(".ts", ["</translation>", "&amp;", "%n <b>"])
+@example(".ftl", ["{ $x }", "}\n[a] = b", ".a = b", "*[other] c"])
+@example(".yml", ["a: b", "- no", "yes", "*a #b", "'\"\\\\"])
 @example(".xlf", ["</target><x/>", '</g> <x id="2"/> <g id="1">', "<![CDATA["])
 def test_structure_is_the_same_whatever_the_translation(suffix: str, given: list[str]):
     document = read_document(fixture(suffix), suffix)
@@ -655,7 +745,8 @@ def own_structure(suffix: str) -> object:
     [
         (".txt", "a\nb\r\n"), (".html", "<b>"), (".html", "</p><p>"), (".md", "**a** `b`"), (".md", "\n\n# a"),
         (".srt", "a\n\nb"), (".vtt", "\n\n1:00 --> 2:00\n"), (".po", 'a"\n#~ msgid "b'), (".json", 'a", "b'),
-        (".csv", 'a,"b'), (".xlf", "</target><target>"), (".xliff", "<a>"),
+        (".csv", 'a,"b'), (".xlf", "</target><target>"), (".xliff", "<a>"), (".ts", "</translation><message>"),
+        (".ftl", "{ $x }"), (".yml", 'x", "y'),
     ],
 )  # fmt: skip
 def test_structure_is_not_the_same_where_translations_are_just_put_in(suffix: str, answer: str):
@@ -1249,6 +1340,9 @@ DEEP = {
     ".stringsdict": ["<dict>", "<key>"],
     ".resx": ["<data>", "<value>"],
     ".xcstrings": ["[", '{"a":', '{"strings":'],
+    ".ts": ["<message>", "<TS>", "<"],
+    ".ftl": ["a = {", "a = { $a ->\n *[a] ", "a = b\n", " ", "a = ", "-"],
+    ".yml": ["[", "{a: ", "- ", "? ", "a: b\n", "&a ", "a: |\n", "a: *a\n"],
 }
 
 
@@ -1275,6 +1369,12 @@ LONG = [  # suffix, what stands around, the unit that is repeated
     (".strings", '"a"="{}";', "\\n"), (".strings", "{}", "/* */"),
     (".resx", "<root>{}</root>", "<data name='a'><value>a</value></data>"),
     (".xcstrings", '{{"sourceLanguage":"en","strings":{{"b":{{"localizations":{{"de":{{}}}}}}{}}}}}', ',"a":{}'),
+    (".ts", "<TS><message numerus='yes'><source>a</source><translation>{}</translation></message></TS>",
+     "<numerusform/>"), (".ts", "<TS>{}</TS>", "<message><source>a</source></message>"),
+    (".ftl", "a = b{}\n", "\n c"), (".ftl", "a = b{}\n", "{{ $c }}"),
+    (".ftl", "a = {{ $b ->\n{}  *[c] d\n }}", "  [one] a\n"),
+    (".yml", "a:{}\n", " b"), (".yml", "a: |{}\n", "\n  b"), (".yml", "a: >{}\n", "\n\n  b"),
+    (".yml", "[{}]", "{{other: b, few: c}},"),
 ]  # fmt: skip
 
 

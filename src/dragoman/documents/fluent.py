@@ -9,10 +9,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from dragoman.documents.document import Content, Document, DocumentConfig, Passage, Skipped, Span, skipped_lines
+from dragoman.documents.document import (
+    Content,
+    Document,
+    DocumentConfig,
+    Passage,
+    Skipped,
+    Span,
+    has_letter,
+    skipped_lines,
+)
 from dragoman.documents.encoding import decode
 from dragoman.documents.icu import MAX_DEPTH, Argument, Choice, hoist
-from dragoman.documents.messages import Phrase, worded
+from dragoman.documents.messages import Phrase, sentences, worded
 from dragoman.errors import UsageError, plural
 from dragoman.text.plurals import CATEGORIES
 
@@ -188,11 +197,13 @@ def entry_passages(
     for name, value in texts:
         pattern = Pattern(original)
         try:
-            tree = worded(hoist(pattern.message(value)), config)
+            tree = hoist(pattern.message(value))
         except ValueError as error:
             reasons.append((value.span.start, f"'{name}': {error}; left untranslated"))
             continue
-        phrase = Phrase(tree, partial(BRACES.sub, r'{ "\g<0>" }'))
+        if not any(isinstance(part, str) and has_letter(part) for sentence in sentences(tree) for part in sentence):
+            continue
+        phrase = Phrase(worded(tree, config), partial(BRACES.sub, r'{ "\g<0>" }'))
         if phrase.texts:
             start, end = value.span.start, value.span.end
             passage = Passage(start, end, phrase.texts, partial(render, pattern, Span(start, end), phrase))

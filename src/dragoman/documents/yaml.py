@@ -261,9 +261,9 @@ class Reader:
             written = block(old, text, scalar.style)
         else:
             written = flat(text, scalar.style, self.original.isascii() and "\\u" in self.original, scalar.in_flow)
-        document = f"[{written}]" if scalar.in_flow else f"a:\n  b: {written}\n"
+        document = f"[{written}]" if scalar.in_flow else f"a: {written}\n"
         values = [event.value for event in self.events(document) if type(event).__name__ == "ScalarEvent"]
-        if values[-1].rstrip() != text.rstrip() or len(values) != (1 if scalar.in_flow else 3):
+        if values[-1].rstrip() != text.rstrip() or len(values) != (1 if scalar.in_flow else 2):
             raise ValueError("YAML cannot hold the translation as the text is written")
         return written
 
