@@ -682,7 +682,7 @@ def structure(data: bytes, suffix: str) -> object:
         case ".ts":
             elements = [*defusedxml.ElementTree.fromstring(data).iter()]
             kept = [(each.tag, "".join(each.itertext())) for each in elements if each.tag in ("source", "comment")]
-            return kept, Counter(each.tag for each in elements), "Fertig" in text
+            return kept, Counter(each.tag for each in elements if each.tag != "byte"), "Fertig" in text
         case ".ftl":
             found = []  # the messages, their attributes, and the variables in them
             for entry in FluentParser().parse(text).body:

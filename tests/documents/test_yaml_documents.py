@@ -61,6 +61,7 @@ def test_yaml_plain_text_is_quoted_where_it_would_be_another_value(answer: str, 
         ("a: [b, c]\n", "x, y", 'a: ["x, y", "x, y"]\n'),
         ("a: >-\n   b\n   c\n\n   d\n# e\n", "x", "a: >-\n   x\n\n   x\n# e\n"),
         ("a: |+\n  b\n\n\nc: d\n", "x", "a: |+\n  x\n\n\nc: x\n"),
+        ("a: >\n  b\n\n  c\n    d\n\n  e\n", "x", "a: >\n  x\n\n  x\n    x\n\n  x\n"),
         ('a: "\\u00e9"\n', "ü", 'a: "\\u00fc"\n'), ("a: |\r\n  b\r\n  c\r\n", "x", "a: |\r\n  x\r\n  x\r\n"),
         ("a: &x 'b'\n", "c", "a: &x 'c'\n"), ("a: |  # note\n  b\n", "x", "a: |  # note\n  x\n"),
     ],
@@ -166,7 +167,7 @@ def test_yaml_keys_that_do_not_occur_are_wrong_usage():
         read("a: b\n", keys=("x",))
 
 
-def test_yaml_root_is_changed_only_where_it_is_the_language_of_the_texts():
+def test_yaml_root_of_the_texts_becomes_the_target():
     assert filled("it:\n  a: b\n") == "it:\n  a: B\n"
     assert filled("app:\n  a: b\n") == "app:\n  a: B\n"
     assert filled("en-GB:\n  a: b\n") == "ru:\n  a: B\n"

@@ -4,7 +4,7 @@ PyYAML finds every scalar at its place, and makes no objects. What is written is
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -44,7 +44,6 @@ CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 ESCAPED = re.compile(rf'["\\]|{CONTROLS.pattern}')
 ESCAPED_TO_ASCII = re.compile(rf"{ESCAPED.pattern}|[^\x00-\x7f]")
 ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t", '"': r"\"", "\\": r"\\"}
-FOLDED = re.compile(r"(?<=[^\n])\n+(?=[^ \t\n])")  # line ends that are written with an empty line more
 SWITCHES = ("yes", "no", "on", "off", "y", "n")  # that YAML 1.1 reads as true and false, 1.2 as words
 OF_MESSAGE = frozenset({"id", "description", "hash", "leftdelim", "rightdelim"})  # beside what go-i18n translates
 # The keys by which a file is known to be configuration.
@@ -132,15 +131,9 @@ class Reader:
 
     def __init__(self, original: str, skipped: list[Skipped]):
         """Take the text, and where to say what is left alone."""
-        try:
-            import yaml
-        except ImportError:
-            raise UsageError("YAML needs PyYAML: pip install 'dragoman[documents]'") from None
-        self.yaml: Any = yaml
-        self.loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C: 7 times as fast
-        self.resolver = yaml.resolver.Resolver()
         self.original, self.skipped = original, skipped
         self.line = 0
+        self.resolvers: Mapping[str, Any] = {}  # by its first character, what makes a plain scalar another value
         self.paths: set[tuple[str, ...]] = set()
         self.roots: dict[Scalar, bool] = {}  # keys of the mapping at the root, and whether a mapping or list is below
         self.switches: list[int] = []
@@ -148,11 +141,16 @@ class Reader:
     def events(self, text: str) -> Iterator[Any]:
         """Yield the events of PyYAML. Raise ValueError, and note the line, for what is not YAML."""
         try:
-            yield from self.yaml.parse(text, Loader=self.loader)
-        except self.yaml.MarkedYAMLError as error:
+            import yaml
+        except ImportError:
+            raise UsageError("YAML needs PyYAML: pip install 'dragoman[documents]'") from None
+        self.resolvers = yaml.SafeLoader.yaml_implicit_resolvers
+        try:
+            yield from yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # in C: 7 times as fast
+        except yaml.MarkedYAMLError as error:
             self.line = error.problem_mark.line + 1 if error.problem_mark else 0
             raise ValueError(error.problem) from None
-        except (self.yaml.YAMLError, OverflowError) as error:  # a character that is none
+        except (yaml.YAMLError, OverflowError) as error:  # a character that is none
             raise ValueError(getattr(error, "reason", str(error))) from None
 
     def entries(self) -> Iterator[Entry | Plural]:
@@ -206,8 +204,9 @@ class Reader:
         value = event.value
         is_text = event.tag in (None, "!", STRING) and self.original[start : start + 1] not in ("\n", "\r", "#")
         if not style and event.tag is None:
-            resolved = self.resolver.resolve(self.yaml.ScalarNode, value, (True, False))
-            is_text = resolved == STRING and not SYMBOL.fullmatch(value)
+            is_text = not SYMBOL.fullmatch(value) and not any(
+                pattern.match(value) for _, pattern in self.resolvers.get(value[:1], ())
+            )
             if is_value and value.lower() in SWITCHES:
                 self.switches.append(start)
         if UNREADABLE.search(self.original, start, end):
@@ -291,10 +290,22 @@ def block(old: str, text: str, style: str) -> str:
         raise ValueError("a block that says how far it is indented")
     indent = next((line[: len(line) - len(line.lstrip(" "))] for line in lines.split("\n") if line.strip()), "")
     if style == ">":
-        text = FOLDED.sub(r"\n\g<0>", text)
+        text = unfolded(text)
     body = "\n".join(indent + line if line else line for line in text.split("\n"))
     end = "\r\n" if header.endswith("\r") else "\n"
     return header + "\n" + body.replace("\n", end)
+
+
+def unfolded(text: str) -> str:
+    """Return a text with an empty line more between lines that would be folded into one, which are not indented."""
+    lines: list[str] = []
+    before = " "
+    for line in text.split("\n"):
+        if line and not line[0].isspace() and not before[0].isspace():
+            lines.append("")
+        lines.append(line)
+        before = line or before
+    return "\n".join(lines)
 
 
 def has_path(paths: Collection[tuple[str, ...]], wanted: str) -> bool:
