@@ -52,7 +52,7 @@ def test_ts_forms_are_those_of_the_target(target: str, expected: list[str]):
     assert forms(ts(FILES), target) == expected
 
 
-def test_ts_forms_of_a_file_for_the_target_are_as_many_as_it_has():
+def test_ts_forms_of_a_file_for_the_target_are_counted():
     two = message("%n a", "<translation><numerusform/><numerusform/></translation>", ' numerus="yes"')
     assert forms(ts(two, language=' language="mk_MK"'), "mk") == ["%n A"] * 2
     assert forms(ts(two), "mk") == ["%n A"] * 3
