@@ -126,7 +126,7 @@ def plist_entries(original: str, root: Element, skipped: list[Skipped]) -> Itera
         if "NSStringFormatSpecTypeKey" in names:
             if made := plural_forms(original, key, forms):
                 yield Plural(key, made)
-            elif forms:
+            elif any(has_letter(plain_text(original, value) or "") for _, _, value in forms):
                 line = line_number(original, element.start)
                 skipped.append(Skipped(line, f"'{key}' has other things between its forms: left untranslated"))
             continue
