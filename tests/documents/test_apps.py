@@ -328,7 +328,7 @@ def test_resx_means_what_the_translation_says(text: str):
     assert ElementTree.fromstring(written)[0][0].text == text
 
 
-def test_resx_keys_of_a_designer_are_no_texts_but_for_what_is_shown():
+def test_resx_texts_of_a_designer_are_what_is_shown():
     names = ["label.Text", "label.Name", "$this.Text", "$this.ImageKey", "box.Items1", "Error.NotFound", "plain"]
     data = "".join(f'<data name="{name}"><value>{name}</value></data>' for name in names)
     assert read(resx(data), ".resx").texts == names  # the control

@@ -246,7 +246,7 @@ STRINGSDICT = """<?xml version="1.0" encoding="UTF-8"?>
 			<key>NSStringFormatSpecTypeKey</key>
 			<string>NSStringPluralRuleType</string>
 			<key>one</key>
-			<string>%d &lt;file&gt;</string>
+			<string>%d &amp; file</string>
 			<key>other</key>
 			<string>%d files</string>
 		</dict>
@@ -461,7 +461,7 @@ TEXTS = {
     ],
     ".properties": ["It's A title", "It's {0}, again", "Two", "lines"],
     ".strings": ['Your "seat"', "is A", "Name", "%d of %@ now"],
-    ".stringsdict": ["1 <file>", "%d <file>", "2 files", "%d files", "Short"],
+    ".stringsdict": ["1 & file", "%d & file", "2 files", "%d files", "Short"],
     ".resx": ["Salt & pepper", "in two lines", "A label"],
     ".xcstrings": ["Hello", "1 file", "%d file", "2 files", "%d files", 'A "text"'],
 }  # fmt: skip

@@ -33,7 +33,7 @@ from dragoman.server.texts import Task
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.translator import Translator
 
-CATALOGUES = (".po", ".xlf", ".xliff")
+CATALOGUES = (".po", ".xlf", ".xliff", ".xcstrings")
 # Without a header: whatever a message may begin with.
 PO = r"""msgid "First"
 msgstr ""

@@ -45,11 +45,11 @@ def parse_android(data: bytes, config: DocumentConfig) -> Document:
             root = Skipped(root.line, advice)
         return Document(original, encoding, [], [root], readable=False)
     skipped: list[Skipped] = []
-    found = list(entries(original, root, skipped)) if is_translated(root) else []
+    strings = list(entries(original, root, skipped)) if is_translated(root) else []
     if not is_translated(root):
         skipped.append(Skipped(line_number(original, root.start), "marked as not for translation: left untranslated"))
-    skipped += missing_keys([entry.key for entry in found], config)
-    return Document(original, encoding, entry_passages(original, found, config, skipped), skipped)
+    skipped += missing_keys([entry.key for entry in strings], config)
+    return Document(original, encoding, entry_passages(original, strings, config, skipped), skipped)
 
 
 def entries(original: str, root: Element, skipped: list[Skipped]) -> Iterator[Entry | Plural]:

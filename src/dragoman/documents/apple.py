@@ -30,13 +30,13 @@ def parse_strings(data: bytes, config: DocumentConfig) -> Document:
             raise ValueError("it is compiled: plutil -convert xml1 makes it text")
         if not encoding.mark and b"\0" in data[:2]:
             raise ValueError("it is in UTF-16 without a byte order mark")
-        found = list(string_entries(original, skipped))
+        strings = list(string_entries(original, skipped))
     except ValueError as error:
         at = error.args[1] if len(error.args) > 1 else None
         line = 0 if at is None else line_number(original, at)
         return Document(original, encoding, [], [Skipped(line, f"not .strings ({error.args[0]})")], readable=False)
-    skipped += missing_keys([entry.key for entry in found], config)
-    return Document(original, encoding, entry_passages(original, found, config, skipped), skipped)
+    skipped += missing_keys([entry.key for entry in strings], config)
+    return Document(original, encoding, entry_passages(original, strings, config, skipped), skipped)
 
 
 def string_entries(original: str, skipped: list[Skipped]) -> Iterator[Entry]:
@@ -110,9 +110,9 @@ def parse_plist(data: bytes, config: DocumentConfig) -> Document:
     if isinstance(root, Skipped):
         return Document(original, encoding, [], [root], readable=False)
     skipped: list[Skipped] = []
-    found = list(plist_entries(original, root, skipped))
-    skipped += missing_keys([entry.key for entry in found], config)
-    return Document(original, encoding, entry_passages(original, found, config, skipped), skipped)
+    strings = list(plist_entries(original, root, skipped))
+    skipped += missing_keys([entry.key for entry in strings], config)
+    return Document(original, encoding, entry_passages(original, strings, config, skipped), skipped)
 
 
 def plist_entries(original: str, root: Element, skipped: list[Skipped]) -> Iterator[Entry | Plural]:
@@ -126,7 +126,7 @@ def plist_entries(original: str, root: Element, skipped: list[Skipped]) -> Itera
         if "NSStringFormatSpecTypeKey" in names:
             if made := plural_forms(original, key, forms):
                 yield Plural(key, made)
-            elif forms:
+            elif any(has_letter(plain_text(original, value) or "") for _, _, value in forms):
                 line = line_number(original, element.start)
                 skipped.append(Skipped(line, f"'{key}' has other things between its forms: left untranslated"))
             continue

@@ -19,7 +19,8 @@ FORMAT = re.compile(r"[^{}']+")
 CLOSING = re.compile(r"\s*\}")
 PLAIN = re.compile(r"[^{}#']+")
 QUOTING = re.compile("'(?=[{}#|<']|$)")  # an apostrophe that would not be one
-SPECIAL, SPECIAL_IN_PLURAL = re.compile("[{}]+"), re.compile("[{}#]+")
+# What is quoted in words; '{0}' at once, as those write it who have it shown to users with its braces.
+SPECIAL, SPECIAL_IN_PLURAL = re.compile(r"\{\w{0,60}\}|[{}]+"), re.compile(r"\{\w{0,60}\}|[{}#]+")
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ def parse_resx(data: bytes, config: DocumentConfig) -> Document:
     root = read_tree(original, "root", ".resx")
     if isinstance(root, Skipped):
         return Document(original, encoding, [], [root], readable=False)
-    found = list(entries(original, root))
-    skipped = missing_keys([entry.key for entry in found], config)
-    return Document(original, encoding, entry_passages(original, found, config, skipped), skipped)
+    strings = list(entries(original, root))
+    skipped = missing_keys([entry.key for entry in strings], config)
+    return Document(original, encoding, entry_passages(original, strings, config, skipped), skipped)
 
 
 def entries(original: str, root: Element) -> Iterator[Entry]:
