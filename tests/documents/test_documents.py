@@ -16,6 +16,8 @@ from pathlib import Path
 import defusedxml.ElementTree
 import polib
 import pytest
+import yaml
+from fluent.syntax import FluentParser
 from growth import grows_too_fast, processor_seconds
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -219,6 +221,206 @@ XLIFF = """<x:xliff xmlns:x="urn:oasis:names:tc:xliff:document:2.0" version="2.0
 </x:file></x:xliff>
 """
 
+ANDROID = r"""<?xml version="1.0" encoding="utf-8"?>
+<!-- <string name="no">no text</string> -->
+<resources xmlns:xliff="urn:oasis:names:tc:xliff:document:1.2">
+    <string name="seat">It\'s your seat.\nAre you <b>\"Bob\"</b> &amp;\u0020co?</string>
+    <string name="quoted">
+        "It's  here"
+    </string>
+    <string name="link"><![CDATA[A <a href="x">link</a> & more]]></string>
+    <string name="user">Hi <xliff:g id="name" example="Bob">%1$s</xliff:g>, of <xliff:g id="b">Acme</xliff:g></string>
+    <string name="left" translatable="false">Left</string><string name="alias">@string/seat</string>
+    <string-array name="days"><item>Monday</item><item>@string/seat</item></string-array>
+    <plurals name="files">
+        <!-- of a folder -->
+        <item quantity="one">%d file</item>
+        <item quantity="other">%d files</item>
+    </plurals>
+    <color name="red">#f00</color>
+</resources>
+"""
+PROPERTIES = r"""# A comment
+! Another
+title = It's \u0041 title
+greeting:It''s {0}\, \
+    again
+two\ words Two\n\
+    lines
+empty=
+"""
+STRINGS = r"""/* "no" = "text"; */
+"seat" = "Your \"seat\"\nis \U0041";
+// "no" = "text";
+CFBundleName = Name ;
+"%d of %@" = "%d of %@ now";
+"""
+STRINGSDICT = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
+<plist version="1.0">
+<dict>
+	<key>files</key>
+	<dict>
+		<key>NSStringLocalizedFormatKey</key>
+		<string>%#@files@</string>
+		<key>files</key>
+		<dict>
+			<key>NSStringFormatSpecTypeKey</key>
+			<string>NSStringPluralRuleType</string>
+			<key>one</key>
+			<string>%d &amp; file</string>
+			<key>other</key>
+			<string>%d files</string>
+		</dict>
+	</dict>
+	<key>width</key>
+	<dict>
+		<key>NSStringVariableWidthRuleType</key>
+		<dict>
+			<key>20</key>
+			<string>Short</string>
+		</dict>
+	</dict>
+</dict>
+</plist>
+"""
+RESX = """<?xml version="1.0" encoding="utf-8"?>
+<root>
+  <resheader name="version"><value>left</value></resheader>
+  <data name="seat" xml:space="preserve">
+    <value>Salt &amp; pepper
+  in two lines</value>
+    <comment>No text</comment>
+  </data>
+  <data name="&gt;&gt;label.Name" xml:space="preserve"><value>label</value></data>
+  <data name="label.Text" xml:space="preserve"><value>A label</value></data>
+  <data name="label.ImageKey" xml:space="preserve"><value>left</value></data>
+  <data name="size" type="System.Drawing.Size"><value>left</value></data>
+</root>
+"""
+XCSTRINGS = """{
+  "sourceLanguage" : "en",
+  "strings" : {
+    "" : {
+
+    },
+    "Hello" : {
+      "comment" : "No text"
+    },
+    "files %lld" : {
+      "localizations" : {
+        "en" : {
+          "variations" : {
+            "plural" : {
+              "one" : {
+                "stringUnit" : {
+                  "state" : "new",
+                  "value" : "%d file"
+                }
+              },
+              "other" : {
+                "stringUnit" : {
+                  "state" : "new",
+                  "value" : "%d files"
+                }
+              }
+            }
+          }
+        }
+      }
+    },
+    "key" : {
+      "localizations" : {
+        "de" : {
+          "stringUnit" : {
+            "state" : "new",
+            "value" : ""
+          }
+        },
+        "en" : {
+          "stringUnit" : {
+            "state" : "translated",
+            "value" : "A \\"text\\""
+          }
+        }
+      }
+    },
+    "Left" : {
+      "shouldTranslate" : false
+    },
+    "Done" : {
+      "localizations" : {
+        "de" : {
+          "stringUnit" : {
+            "state" : "translated",
+            "value" : "Fertig"
+          }
+        }
+      }
+    }
+  },
+  "version" : "1.0"
+}
+"""
+
+TS = """<?xml version="1.0" encoding="utf-8"?>
+<!DOCTYPE TS>
+<TS version="2.1">
+<context>
+    <name>Main</name>
+    <message>
+        <location filename="a.cpp" line="3"/>
+        <source>Don&apos;t open &quot;%1&quot; &lt;b&gt;now&lt;/b&gt;</source>
+        <comment>No text</comment>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <source>%n file(s)</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message><source>Esc<byte value="x1b"/> key
+second line </source><translation/></message>
+    <message><source>Done</source><translation>Fertig</translation></message>
+    <message><source>Left</source><translation type="vanished"></translation></message>
+</context>
+</TS>
+"""
+FTL = """### A comment
+hello = Hello, { $name }!
+-account = Account
+emails = { $count ->
+    [one] One email
+   *[other] { $count } emails
+} for { "{" }you{ "}" }
+about =
+    A sentence of
+    two lines
+    .title = The title
+    .accesskey = T
+"""
+YAML = """# A comment
+en:
+  hello: Hello %{name}!   # kept
+  "no": 'It''s "no"'
+  anchor: &a "A \\"text\\"\\nof two"
+  alias: *a
+  count: 12
+  files:
+    one: One file
+    other: "%{count} files"
+  lines: |
+    First
+
+      second
+  folded: >-
+    Third
+    goes on
+  list: [yes it is, "x: y"]
+"""
+
 FIXTURES = {
     ".txt": TXT,
     ".html": HTML,
@@ -232,6 +434,15 @@ FIXTURES = {
     ".csv": CSV,
     ".xlf": XLF,
     ".xliff": XLIFF,
+    ".ts": TS,
+    ".ftl": FTL,
+    ".yml": YAML,
+    ".xml": ANDROID,
+    ".properties": PROPERTIES,
+    ".strings": STRINGS,
+    ".stringsdict": STRINGSDICT,
+    ".resx": RESX,
+    ".xcstrings": XCSTRINGS,
 }
 TEXTS = {
     ".txt": ["Hello", "A second line", "Last"],
@@ -257,14 +468,35 @@ TEXTS = {
         'Salt & <g id="1">pepper</g> <3 <x id="2"/> here', "Hello", "Copied", "One.", "Two.", "First line",
         'second <x id="1"/> line', "third",
     ],
+    ".ts": [
+        'Don\'t open "%1" <b>now</b>', "1 file", "%n file", "2 files", "%n files", 'Esc<x id="x1b"/> key',
+        "second line",
+    ],
+    ".ftl": [
+        "Hello, {$name}!", "Account", "One email for {you}", "2 emails for {you}", "{$count} emails for {you}",
+        "A sentence of two lines", "The title",
+    ],
+    ".yml": [
+        "Hello %{name}!", 'It\'s "no"', 'A "text"', "of two", "One file", "2 files", "%{count} files", "First",
+        "second", "Third goes on", "yes it is", "x: y",
+    ],
     ".xliff": ['Hello <pc id="1">big</pc> <x id="2"/>world, <sc id="3">dear</sc> all', "Again"],
+    ".xml": [
+        "It's your seat.", 'Are you <b>"Bob"</b> & co?', "It's  here", 'A <a href="x">link</a> & more',
+        'Hi <g>%1$s</g>, of <x id="1"/>', "Monday", "1 file", "%d file", "2 files", "%d files",
+    ],
+    ".properties": ["It's A title", "It's {0}, again", "Two", "lines"],
+    ".strings": ['Your "seat"', "is A", "Name", "%d of %@ now"],
+    ".stringsdict": ["1 & file", "%d & file", "2 files", "%d files", "Short"],
+    ".resx": ["Salt & pepper", "in two lines", "A label"],
+    ".xcstrings": ["Hello", "1 file", "%d file", "2 files", "%d files", 'A "text"'],
 }  # fmt: skip
 PLACEHOLDER = re.compile(r"(<[^<>]*>|`[^`]*`|%d)")
 # What the formats are made of, so that random documents are not all without texts.
 FRAGMENTS = re.findall(r"\s+|[^\s\w]+|\w+", "".join(FIXTURES.values()))
 LINES = [line for text in FIXTURES.values() for line in text.splitlines(keepends=True)]
 formats = pytest.mark.parametrize("suffix", FIXTURES)
-ALIASES = {".htm", ".pot", ".ssa"}  # of suffixes with a fixture
+ALIASES = {".htm", ".pot", ".resw", ".ssa", ".yaml"}  # of suffixes with a fixture
 broken = st.one_of(
     st.binary(max_size=200),
     st.text(max_size=200).map(str.encode),
@@ -473,6 +705,18 @@ def structure(data: bytes, suffix: str) -> object:
             return messages.metadata, old, [m.msgstr for m in messages if m.fuzzy or m.obsolete or m.msgctxt]
         case ".json" | ".arb":
             return blanked(json.loads(data))
+        case ".ts":
+            elements = [*defusedxml.ElementTree.fromstring(data).iter()]
+            kept = [(each.tag, "".join(each.itertext())) for each in elements if each.tag in ("source", "comment")]
+            return kept, Counter(each.tag for each in elements if each.tag != "byte"), "Fertig" in text
+        case ".ftl":
+            found = []  # the messages, their attributes, and the variables in them
+            for entry in FluentParser().parse(text).body:
+                written = text[entry.span.start : entry.span.end]
+                found.append((type(entry), {*re.findall(r"^ *\.?[\w-]+ =|\$\w+", written, re.MULTILINE)}))
+            return found
+        case ".yml":
+            return blanked(yaml.safe_load(data))
         case ".xlf" | ".xliff":
             kept = []  # for each unit, whether its target is empty or has the tags of its source
             for unit in defusedxml.ElementTree.fromstring(data).iter():
@@ -504,6 +748,9 @@ def structure(data: bytes, suffix: str) -> object:
 @example(".po", ['a"b\\', 'x\nmsgid "y"'])
 @example(".json", ['a", "b": "c', "\\"])
 @example(".csv", ['a","b\n', "a,b", "a\rb"])
+@example(".ts", ["</translation>", "&amp;", "%n <b>"])
+@example(".ftl", ["{ $x }", "}\n[a] = b", ".a = b", "*[other] c"])
+@example(".yml", ["a: b", "- no", "yes", "*a #b", "'\"\\\\"])
 @example(".xlf", ["</target><x/>", '</g> <x id="2"/> <g id="1">', "<![CDATA["])
 def test_structure_is_the_same_whatever_the_translation(suffix: str, given: list[str]):
     document = read_document(fixture(suffix), suffix)
@@ -524,7 +771,8 @@ def own_structure(suffix: str) -> object:
     [
         (".txt", "a\nb\r\n"), (".html", "<b>"), (".html", "</p><p>"), (".md", "**a** `b`"), (".md", "\n\n# a"),
         (".srt", "a\n\nb"), (".vtt", "\n\n1:00 --> 2:00\n"), (".po", 'a"\n#~ msgid "b'), (".json", 'a", "b'),
-        (".csv", 'a,"b'), (".xlf", "</target><target>"), (".xliff", "<a>"),
+        (".csv", 'a,"b'), (".xlf", "</target><target>"), (".xliff", "<a>"), (".ts", "</translation><message>"),
+        (".ftl", "{ $x }"), (".yml", 'x", "y'),
     ],
 )  # fmt: skip
 def test_structure_is_not_the_same_where_translations_are_just_put_in(suffix: str, answer: str):
@@ -1112,6 +1360,15 @@ DEEP = {
     ".csv": ['text\n"a""', "text\n", 'text\n"'],
     ".txt": ["a", " ", "a\n"],
     ".xlf": ["<a>", "<xliff>", "<", "<!--", '<a b="'],
+    ".xml": ["<resources>", "<string>", "<", "<!--"],
+    ".properties": ["a=b\n", "\\", "\\u", "a\\\n", "\\u0041", " ", "{0"],
+    ".strings": ['"a"="b";', "/*", '"a', "/**/", "//\n", "\\", "a"],
+    ".stringsdict": ["<dict>", "<key>"],
+    ".resx": ["<data>", "<value>"],
+    ".xcstrings": ["[", '{"a":', '{"strings":'],
+    ".ts": ["<message>", "<TS>", "<"],
+    ".ftl": ["a = {", "a = { $a ->\n *[a] ", "a = b\n", " ", "a = ", "-"],
+    ".yml": ["[", "{a: ", "- ", "? ", "a: b\n", "&a ", "a: |\n", "a: *a\n"],
 }
 
 
@@ -1131,6 +1388,19 @@ LONG = [  # suffix, what stands around, the unit that is repeated
     (".html", "<p>a &{};</p>", "b"), (".md", "a &#{};\n", "1"), (".txt", "a{}b\n", " "),
     (".po", 'msgid "a"\nmsgstr ""\n{}', '"b"\n'), (".po", 'msgid ""\n{}msgstr ""\n', '"b"\n'),
     (".json", '["a{}"]', " "), (".json", '["a", 1{}]', "0"),
+    (".xml", "<resources><string>a{}b</string></resources>", "<b>a</b>"),
+    (".xml", '<resources><string>"a{}b"</string></resources>', " "),
+    (".xml", "<resources><plurals>{}</plurals></resources>", "<item quantity='one'>a</item>"),
+    (".properties", "a=b{}\n", "\\u0041"), (".properties", "a={{0}}{}\n", "'"), (".properties", "a=b{}", " \\\n"),
+    (".strings", '"a"="{}";', "\\n"), (".strings", "{}", "/* */"),
+    (".resx", "<root>{}</root>", "<data name='a'><value>a</value></data>"),
+    (".xcstrings", '{{"sourceLanguage":"en","strings":{{"b":{{"localizations":{{"de":{{}}}}}}{}}}}}', ',"a":{}'),
+    (".ts", "<TS><message numerus='yes'><source>a</source><translation>{}</translation></message></TS>",
+     "<numerusform/>"), (".ts", "<TS>{}</TS>", "<message><source>a</source></message>"),
+    (".ftl", "a = b{}\n", "\n c"), (".ftl", "a = b{}\n", "{{ $c }}"),
+    (".ftl", "a = {{ $b ->\n{}  *[c] d\n }}", "  [one] a\n"),
+    (".yml", "a:{}\n", " b"), (".yml", "a: |{}\n", "\n  b"), (".yml", "a: >{}\n", "\n\n  b"),
+    (".yml", "[{}]", "{{other: b, few: c}},"),
 ]  # fmt: skip
 
 

@@ -144,8 +144,8 @@ def test_message_of_too_many_sentences_is_refused(message: str):
 
 
 def test_words_that_look_like_a_message_are_quoted():
-    assert quote("l'{x} # d'or", in_plural=True) == "l’'{'x'}' '#' d'or"
-    assert parse("l’'{'x'}' '#' d'or") == ["l’{x} # d'or"]
+    assert quote("l'{x} # d'or", in_plural=True) == "l’'{x}' '#' d'or"
+    assert parse("l’'{x}' '#' d'or") == ["l’{x} # d'or"]
 
 
 def test_number_of_another_plural_is_written_out():

@@ -185,7 +185,7 @@ def document_target(*suffixes: str) -> Target:
     deep = [unit * 9 for unit in test_documents.DEEP.get(suffix, [])]
     seeds = [text.encode() for text in (*fixtures, *lines, *long, *deep)]
     utf16 = [fixture.encode("utf-16") for fixture in fixtures]
-    mutate = mutate_json if suffix == ".json" else None
+    mutate = mutate_json if suffix in (".json", ".xcstrings") else None
     return Target(partial(document, suffix), small([*seeds, *utf16]), mutate=mutate)
 
 
@@ -426,8 +426,17 @@ def targets() -> dict[str, Target]:
         "document.epub": archive_target(".epub"),
         "document.po": document_target(".po"),
         "document.xliff": document_target(".xlf", ".xliff"),
+        "document.xml": document_target(".xml"),
+        "document.properties": document_target(".properties"),
+        "document.strings": document_target(".strings"),
+        "document.stringsdict": document_target(".stringsdict"),
+        "document.resx": document_target(".resx"),
+        "document.xcstrings": document_target(".xcstrings"),
         "document.json": document_target(".json"),
         "document.csv": document_target(".csv"),
+        "document.ts": document_target(".ts"),
+        "document.ftl": document_target(".ftl"),
+        "document.yml": document_target(".yml"),
         "glossary": Target(glossary, [glossary_lines]),
         "settings": Target(toml, settings()),
         "config": Target(partial(model, "config.json"), descriptions(), mutate=mutate_json),

@@ -23,6 +23,7 @@ FOUND = [
      "{% if a > 1 %}|{%- endif -%}|{# a # b #}|<%= x.y %>|<% if a %>|<?php echo $a->b; ?>|<?= x ?>|{%%}"),
     ("{% {# <% <?php {% b %", ""),
     ("%s %(name)s %1$d %d%% %% %-5.2f %lu %@ %1 %n", "%s %(name)s %1$d %d%% %% %-5.2f %lu %@ %1 %n"),
+    ("%#@files@ in %1$#@folders@, %#x", "%#@files@ %1$#@folders@ %#x"),
     ("%dx%d %1%2 %dMB %1open%2, %5ld %2d %1$s", "%d %d %1 %2 %d %1 %2 %5ld %2d %1$s"),
     ("%PRODUCTNAME-Hilfe, ~%Select, %PRODUCTNAME에 5 %s를 $a$을", "%PRODUCTNAME %PRODUCTNAME %s $a$"),
     ("$US $USER, 5 $USER, 5 $us, 5 $US_x, port 80 $HOST", "$US $USER $USER $us $US_x $HOST"),

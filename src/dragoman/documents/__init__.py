@@ -1,12 +1,15 @@
-"""Translate whole documents: plain text, Markdown, web pages, DOCX, ODT, EPUB, subtitles, PO, XLIFF, JSON, CSV."""
+"""Translate whole documents: pages, Markdown, word processors' files, subtitles, strings of programs, tables."""
 
 from collections.abc import Callable, Iterable, Sequence
 
 from dragoman.data.spec import NOT_TEXT
+from dragoman.documents.android import parse_android
+from dragoman.documents.apple import parse_plist, parse_strings
 from dragoman.documents.csv import parse_csv
 from dragoman.documents.document import Document, DocumentConfig, Label, Passage, Skipped
 from dragoman.documents.encoding import Encoding
 from dragoman.documents.epub import parse_epub
+from dragoman.documents.fluent import parse_fluent
 from dragoman.documents.html import html_passages, parse_html
 from dragoman.documents.inline import Tags
 from dragoman.documents.json import parse_arb, parse_json
@@ -14,8 +17,13 @@ from dragoman.documents.markdown import parse_markdown
 from dragoman.documents.office import parse_docx, parse_odt
 from dragoman.documents.plain import parse_plain, plain_passages
 from dragoman.documents.po import parse_po
+from dragoman.documents.properties import parse_properties
+from dragoman.documents.qt import parse_ts
+from dragoman.documents.resx import parse_resx
 from dragoman.documents.subtitles import parse_ass, parse_srt, parse_vtt
+from dragoman.documents.xcstrings import parse_xcstrings
 from dragoman.documents.xliff import parse_xliff
+from dragoman.documents.yaml import parse_yaml
 from dragoman.errors import UsageError
 
 __all__ = ["FORMS", "PARSERS", "SUFFIXES", "Document", "Parse", "Skipped", "Tags", "read_document", "read_text"]
@@ -26,10 +34,15 @@ PARSERS: dict[str, Callable[[bytes], Document]] = {
     ".epub": parse_epub,
 }  # fmt: skip
 CONFIGURED: dict[str, Callable[[bytes, DocumentConfig], Document]] = {
-    ".po": parse_po, ".pot": parse_po, ".json": parse_json, ".arb": parse_arb, ".csv": parse_csv,
-    ".xlf": parse_xliff, ".xliff": parse_xliff,
+    ".po": parse_po, ".pot": parse_po, ".json": parse_json, ".arb": parse_arb, ".csv": parse_csv, ".xml": parse_android,
+    ".properties": parse_properties, ".strings": parse_strings, ".stringsdict": parse_plist, ".resx": parse_resx,
+    ".resw": parse_resx, ".xcstrings": parse_xcstrings, ".ts": parse_ts, ".ftl": parse_fluent, ".yml": parse_yaml,
+    ".yaml": parse_yaml, ".xlf": parse_xliff, ".xliff": parse_xliff,
 }  # fmt: skip
-WITH_KEYS = (".json", ".arb", ".csv")
+WITH_KEYS = (
+    ".json", ".arb", ".csv", ".xml", ".properties", ".strings", ".stringsdict", ".resx", ".resw", ".xcstrings", ".yml",
+    ".yaml",
+)  # fmt: skip
 SUFFIXES = (*PARSERS, *CONFIGURED)
 
 

@@ -17,8 +17,8 @@ from defusedxml.ElementTree import ParseError
 
 from dragoman.data.xml import NOT_XML
 from dragoman.documents.document import UNREADABLE, Content, Document, Label, Passage, Skipped, Span
+from dragoman.documents.elements import ENCODING
 from dragoman.documents.encoding import Encoding, decode
-from dragoman.documents.xliff import ENCODING
 
 SEPARATOR = "\ud800"  # between parts; neither a part nor a translation can have it
 MAX_UNPACKED = 64 << 20  # bytes of all parts together; their XML takes more memory than that

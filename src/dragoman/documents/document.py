@@ -290,6 +290,14 @@ def replace_lines(text: str, translations: Sequence[str]) -> str:
     return "\n".join(line.replace(line.strip(), next(given)) if has_letter(line) else line for line in text.split("\n"))
 
 
+def skipped_lines(original: str, reasons: Iterable[tuple[int, str]]) -> Iterator[Skipped]:
+    """Yield what is left alone with its lines, from offsets in ascending order and reasons."""
+    line, position = 1, 0
+    for offset, reason in reasons:
+        line, position = line + original.count("\n", position, offset), offset
+        yield Skipped(line, reason)
+
+
 def line_number(original: str, offset: int) -> int:
     """Return the number of the line, from 1, that an offset is in."""
     return original.count("\n", 0, offset) + 1

@@ -10,6 +10,7 @@ from dragoman.data.encoding import is_supported
 from dragoman.errors import DragomanError
 
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+HALVES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 ENDLESS = re.compile(r"&#\d{1000,};?")  # no character has such a number, and int() refuses to read it
 
 
@@ -62,3 +63,10 @@ def decode(data: bytes, declared: str = "", errors: str = "strict") -> tuple[str
 def resolve_references(text: str) -> str:
     """Return the text with the characters that references stand for, such as & for &amp;."""
     return unescape(ENDLESS.sub("\ufffd", text))
+
+
+def as_pairs(text: str) -> str:
+    """Return a text with one character for each two surrogates that are one in UTF-16."""
+    if not HALVES.search(text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -8,9 +8,9 @@ from urllib.parse import unquote
 from dragoman.config.languages import base_language
 from dragoman.documents.archive import Members, Parse, parse_archive
 from dragoman.documents.document import Document, Label, Passage
+from dragoman.documents.elements import Element, parse_tree
 from dragoman.documents.html import html_passages
 from dragoman.documents.office import OTHER_PARTS, paragraph_passages
-from dragoman.documents.xliff import Element, read_tree
 
 NCX = "application/x-dtbncx+xml"  # contents of e-books before EPUB 3
 ENCRYPTION = "META-INF/encryption.xml"  # names the members that are encrypted, if only fonts
@@ -23,9 +23,9 @@ def parse_epub(data: bytes) -> Document:
 
 def epub_parts(members: Members) -> Iterator[tuple[str, Parse]]:
     """Yield the package document, which says what else is in the book, its contents and its chapters in their order."""
-    container = read_tree(members.read("META-INF/container.xml").decode("utf-8-sig"))
+    container = parse_tree(members.read("META-INF/container.xml").decode("utf-8-sig"))
     package = next((each.attributes.get("full-path", "") for each in elements(container, "rootfile")), "")
-    root = read_tree(members.read(package).decode("utf-8-sig"))
+    root = parse_tree(members.read(package).decode("utf-8-sig"))
     items = {item.attributes.get("id"): item.attributes for item in elements(root, "item")}
     chapters = [items.get(each.attributes.get("idref"), {}) for each in elements(root, "itemref")]
     contents = [item for item in items.values() if "nav" in item.get("properties", "").split()]
@@ -57,7 +57,7 @@ def elements(root: Element, name: str) -> Iterator[Element]:
 def package_passages(original: str) -> Iterator[Passage | Label]:
     """Yield the title and description of a book, and labels for its languages."""
     yield from paragraph_passages(original)
-    for element in elements(read_tree(original), "language"):
+    for element in elements(parse_tree(original), "language"):
         language = base_language(original[element.inner : element.inner_end].strip())
         if language:
             yield Label(element.inner, element.inner_end, partial(new_language, language))

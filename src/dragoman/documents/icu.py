@@ -19,23 +19,26 @@ FORMAT = re.compile(r"[^{}']+")
 CLOSING = re.compile(r"\s*\}")
 PLAIN = re.compile(r"[^{}#']+")
 QUOTING = re.compile("'(?=[{}#|<']|$)|(?<=[{}#|<'])'")  # an apostrophe that would not be one
-SPECIAL, SPECIAL_IN_PLURAL = re.compile("[{}]+"), re.compile("[{}#]+")
+# What is quoted in words; '{0}' at once, as those write it who have it shown to users with its braces.
+SPECIAL, SPECIAL_IN_PLURAL = re.compile(r"\{\w{0,60}\}|[{}]+"), re.compile(r"\{\w{0,60}\}|[{}#]+")
 
 
 @dataclass(frozen=True)
 class Argument:
     """What is filled in: '{name}', '{when, date, short}', and in a plural '#', its number.
 
-    `name`: of which argument the value is shown as it is; '' where a format says how.
+    `name`: of which argument the value is shown as it is; '' where a format says how. `shown`: what stands for it in a
+    text to translate, if not itself.
     """
 
     original: str
     name: str = ""
+    shown: str = ""
 
     @property
     def sign(self) -> str:
         """What stands for it in a text to translate: itself, or what looks like an argument."""
-        return "{#}" if self.original == "#" else self.original
+        return self.shown or self.original
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ class Parser:
     def number(self) -> Argument:
         """Take the # of a plural."""
         self.at += 1
-        return Argument("#", self.numbers[-1].number)
+        return Argument("#", self.numbers[-1].number, "{#}")
 
     def argument(self, depth: int) -> Argument | Choice:
         """Take what stands in braces."""

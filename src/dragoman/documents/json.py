@@ -1,6 +1,5 @@
 """Parse JSON: the string values of chosen keys, or all strings."""
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -9,8 +8,7 @@ from typing import NamedTuple
 
 from dragoman.documents.document import SURROGATES, Document, DocumentConfig, Label, Skipped, Span
 from dragoman.documents.encoding import decode
-from dragoman.documents.messages import Entry, Form, Plural, entry_passages
-from dragoman.errors import UsageError
+from dragoman.documents.messages import Entry, Form, Plural, entry_passages, missing_keys
 from dragoman.text.plurals import CATEGORIES
 
 SPACE = re.compile(r"[ \t\n\r]*")
@@ -18,7 +16,7 @@ ATOM = re.compile(r"true|false|null|NaN|-?Infinity|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:
 STRING = json.JSONDecoder()
 LOCALE = re.compile(r'"@@locale"\s*:\s*("[\w-]{0,40}")')
 PLURAL_KEY = re.compile(rf"(?P<ordinal>_ordinal)?_(?P<category>{'|'.join(CATEGORIES)})$")  # of i18next
-SHOWN = 20  # keys that a message names
+MAX_INDENT = 1000
 
 
 class String(NamedTuple):
@@ -46,11 +44,7 @@ def parse_json(data: bytes, config: DocumentConfig, arb: bool = False) -> Docume
         strings = [string for string in find_strings(original) if not (arb and string.is_note)]
     except json.JSONDecodeError as error:
         return Document(original, encoding, [], [Skipped(error.lineno, f"not JSON ({error.msg})")], readable=False)
-    known = dict.fromkeys(string.key for string in strings)  # in order
-    missing = [key for key in config.keys if key not in known]
-    if missing and len(missing) == len(config.keys):
-        raise UsageError(f"no text under the key '{missing[0]}'; {describe_keys(missing[0], [*filter(None, known)])}")
-    skipped += [Skipped(0, f"no text under the key '{key}'") for key in missing]
+    skipped += missing_keys([string.key for string in strings], config)
     passages = entry_passages(original, entries(original, strings, write), config, skipped, arb)
     locales = (Label(*match.span(1), write_locale) for match in LOCALE.finditer(original) if arb)
     return Document(original, encoding, [*passages, *locales], skipped)
@@ -89,7 +83,10 @@ def entries(original: str, strings: Sequence[String], write: Callable[[str], str
                 for string, entry in zip(strings[at:end], made, strict=True)
             )
             kind = "selectordinal" if plural["ordinal"] else "plural"
-            yield Plural(plural.string[: plural.start()], forms, kind)
+            start = forms[0].start
+            before = original[max(0, start - MAX_INDENT) : start]
+            between = f",{before[len(before.rstrip()) :] or ' '}"
+            yield Plural(plural.string[: plural.start()], forms, kind, between)
         else:
             yield from made
         at = end
@@ -104,15 +101,6 @@ def category_span(string: String) -> Span:
     """Return where the plural category at the end of a key stands, which has no escapes."""
     end = string.key_span.end - 1
     return Span(end - len(string.key.rpartition("_")[2]), end)
-
-
-def describe_keys(key: str, known: Sequence[str]) -> str:
-    """Return which of the known keys is most like `key`, and which ones there are, for a message."""
-    if not known:
-        return "no key in the document has a text"
-    near = difflib.get_close_matches(key, known, n=1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    return f"{hint}texts are under {', '.join(known[:SHOWN])}{', ...' if len(known) > SHOWN else ''}"
 
 
 def find_strings(original: str) -> Iterator[String]:

@@ -3,6 +3,7 @@
 A format yields the entries of a file; `entry_passages` makes the passages of all formats.
 """
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,8 +24,10 @@ from dragoman.documents.document import (
     translatable_lines,
 )
 from dragoman.documents.icu import COMPLEX, Argument, Choice, Sentence, hoist, parse, quote, write
+from dragoman.errors import UsageError
 from dragoman.text.plurals import Numbers, as_number, numbers_of, sources_of
 
+SHOWN = 20  # keys that a message names
 # What stands for the number in plural forms: of printf, of Qt, in the braces of Python, i18next, Ruby and others.
 NUMBER = re.compile(
     r"""%(?:\d{1,2}\$|\(\w{1,40}\))?[-+0',]{0,3}(?:[hlqjzt]{0,2}[diu]|[s@]) | %L?[1n](?!\w)
@@ -56,11 +59,15 @@ class Form:
 
 @dataclass(frozen=True)
 class Plural:
-    """A string in several plural forms, in the order of the file; 'selectordinal' if they are for 1st, 2nd, 3rd."""
+    """A string in several plural forms, in the order of the file; 'selectordinal' if they are for 1st, 2nd, 3rd.
+
+    `between`: what is between two forms, where the file has but one.
+    """
 
     key: str
     forms: tuple[Form, ...]
     kind: str = "plural"
+    between: str = "\n"
 
 
 @dataclass(frozen=True)
@@ -189,6 +196,27 @@ def phrase_of(text: str, config: DocumentConfig, icu: bool) -> Phrase:
     return Phrase(worded(tree, config), partial(quote, in_plural=isinstance(tree, Choice)))
 
 
+def missing_keys(keys: Iterable[str], config: DocumentConfig) -> list[Skipped]:
+    """Return what to say of the keys of `config` that are not among those of a file.
+
+    Raise UsageError where none of them is, naming those that there are.
+    """
+    known = dict.fromkeys(keys)  # in order
+    missing = [key for key in config.keys if key not in known]
+    if missing and len(missing) == len(config.keys):
+        raise UsageError(f"no text under the key '{missing[0]}'; {describe_keys(missing[0], [*filter(None, known)])}")
+    return [Skipped(0, f"no text under the key '{key}'") for key in missing]
+
+
+def describe_keys(key: str, known: Sequence[str]) -> str:
+    """Return which of the known keys is most like `key`, and which ones there are, for a message."""
+    if not known:
+        return "no key in the document has a text"
+    near = difflib.get_close_matches(key, known, n=1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return f"{hint}texts are under {', '.join(known[:SHOWN])}{', ...' if len(known) > SHOWN else ''}"
+
+
 def entry_passages(
     original: str, entries: Iterable[Entry | Plural], config: DocumentConfig, skipped: list[Skipped], icu: bool = False
 ) -> list[Passage]:
@@ -243,14 +271,14 @@ def render_plural(original: str, plural: Plural, phrase: Phrase, translations: S
     """Yield the plural forms of the translation: each is written as the form of its category, or else as the last."""
     forms = {original[slice(*form.category)]: form for form in plural.forms}
     last = plural.forms[-1]
-    between = original[plural.forms[-2].end : last.start] if len(plural.forms) > 1 else ""
+    between = original[plural.forms[-2].end : last.start] if len(plural.forms) > 1 else plural.between
     translated = phrase.translated(translations)
     assert isinstance(translated, Choice)
     for number, (category, text) in enumerate(translated.branches.items()):
         category = "zero" if category == "=0" else category
         form = forms.get(category, last)
         if number:
-            yield between or "\n"
+            yield between
         yield original[form.start : form.category.start] + category
         yield original[form.category.end : form.entry.start] + form.entry.write(text)
         yield original[form.entry.end : form.end]

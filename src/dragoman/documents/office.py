@@ -14,9 +14,9 @@ from html import escape
 from dragoman.data.xml import check_xml
 from dragoman.documents.archive import Members, Parse, parse_archive
 from dragoman.documents.document import Content, Document, Passage, Span
+from dragoman.documents.elements import ATTRIBUTE, CDATA, MARKUP, parse_tree
 from dragoman.documents.encoding import resolve_references
 from dragoman.documents.inline import Fragment, Inline, arrange, as_one_line, core_words, flow_text, trim
-from dragoman.documents.xliff import ATTRIBUTE, CDATA, MARKUP, read_tree
 
 STYLED = "g"  # what a pair is called that is around words with other properties, as in XLIFF
 NOWHERE = Span(0, 0)
@@ -135,7 +135,7 @@ def parse_odt(data: bytes) -> Document:
 
 def docx_parts(members: Members) -> Iterator[tuple[str, Parse]]:
     """Yield the parts with text, by the table of contents."""
-    for override in read_tree(members.read("[Content_Types].xml").decode("utf-8-sig")).children:
+    for override in parse_tree(members.read("[Content_Types].xml").decode("utf-8-sig")).children:
         name = override.attributes.get("PartName", "").lstrip("/")
         if MAIN_PARTS.fullmatch(override.attributes.get("ContentType", "")) and name in members:
             yield name, paragraph_passages

@@ -1,19 +1,13 @@
-"""Parse XLIFF 1.2 and 2.x, the exchange format of translators: missing targets are filled in, and their state is set.
-
-defusedxml checks that a file is plain XML, without entities; after that, a pattern finds every tag at its place.
-"""
+"""Parse XLIFF 1.2 and 2.x, the format of translators: missing targets are filled in, and their state is set."""
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import ParseError
-
-from dragoman.data.xml import NOT_XML, check_xml
+from dragoman.data.xml import NOT_XML
 from dragoman.documents.document import (
     Content,
     Document,
@@ -25,22 +19,14 @@ from dragoman.documents.document import (
     has_letter,
     line_number,
 )
-from dragoman.documents.encoding import decode, resolve_references
+from dragoman.documents.elements import CDATA, Element, decode_xml, prefixed, read_tree, with_attributes
+from dragoman.documents.encoding import resolve_references
 from dragoman.documents.inline import SPACE, Fragment, Inline, as_one_line, core_words, flow_text, render_markup, trim
 from dragoman.errors import plural
 from dragoman.text import verbatim
 
-QUOTED = r""""[^"]*"|'[^']*'"""
-MARKUP = re.compile(
-    rf"""<!--.*?--> | <!\[CDATA\[.*?\]\]> | <\?.*?\?> | <!DOCTYPE(?:[^>"']|{QUOTED})*+>
-    | <(?P<closes>/?)(?P<name>[^\s/>]+)(?P<attributes>(?:[^>"'/]|{QUOTED})*+)(?P<empty>/?)>""",
-    re.VERBOSE | re.DOTALL,
-)
-CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
-ATTRIBUTE = re.compile(rf"(?<=\s)([^\s=]++)\s*=\s*({QUOTED})")
 LINE_END_REFERENCE = re.compile(r"(&#(?:0*1[03]|x0*[aAdD]);)")
 LINE_END = re.compile(rf"(\r\n?|\n|{LINE_END_REFERENCE.pattern[1:-1]})")
-ENCODING = re.compile(rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([\w.:-]{1,40})""")
 SPANNING = {"g", "pc", "mrk"}  # elements with text in them; what others hold is code of the original document
 CLOSED_BY = {"bpt": "ept", "bx": "ex", "sc": "ec", "sm": "em"}  # codes that begin and end without being one element
 CLOSES = {last: first for first, last in CLOSED_BY.items()}
@@ -60,31 +46,6 @@ class Setting(NamedTuple):
     lines_kept: bool = False
 
 
-@dataclass
-class Element:
-    """An element, or with the name '' a comment or the like: where it begins and ends, and what is between its tags."""
-
-    name: str  # without prefix
-    start: int
-    inner: int
-    inner_end: int
-    end: int
-    attributes: dict[str, str] = field(default_factory=dict)
-    children: list["Element"] = field(default_factory=list)
-
-    def child(self, *names: str) -> "Element | None":
-        """Return the first child of the first of these names that there is; None without any."""
-        return next((child for name in names for child in self.children if child.name == name), None)
-
-    def within(self, around: Setting) -> Setting:
-        """Return what holds inside the element, by its attributes or else as `around` it."""
-        translate, space = (self.attributes.get(name) for name in ("translate", "xml:space"))
-        return Setting(
-            translate == "yes" if translate in ("yes", "no") else around.translated,
-            space == "preserve" if space in ("preserve", "default") else around.lines_kept,
-        )
-
-
 class Flow(NamedTuple):
     """A line of a source that is a text: where it begins and ends, and the tags in it."""
 
@@ -94,6 +55,15 @@ class Flow(NamedTuple):
     inlines: list[Inline]
 
 
+def within(element: Element, around: Setting) -> Setting:
+    """Return what holds inside an element, by its attributes or else as `around` it."""
+    translate, space = (element.attributes.get(name) for name in ("translate", "xml:space"))
+    return Setting(
+        translate == "yes" if translate in ("yes", "no") else around.translated,
+        space == "preserve" if space in ("preserve", "default") else around.lines_kept,
+    )
+
+
 def parse_xliff(data: bytes, config: DocumentConfig) -> Document:
     """Return the document whose texts are the lines of each source without a translation.
 
@@ -101,42 +71,16 @@ def parse_xliff(data: bytes, config: DocumentConfig) -> Document:
     `config.all`, units with a translation get a new one, too, unless they are approved. A file that
     is not XLIFF, or declares entities, has no texts; `skipped` of the document says so.
     """
-    declared = ENCODING.match(data)
-    original, encoding = decode(data, declared[1].decode() if declared else "", "xmlcharrefreplace")
-    try:
-        root = read_tree(original)
-        if root.name != "xliff":
-            raise ValueError(f"its root is '{root.name}'")
-    except DefusedXmlException:
-        reason = "declares XML entities, which XLIFF does not need"
-    except (ParseError, ValueError) as error:
-        reason = f"not XLIFF ({error})"
-    else:
-        sections: list[int] = []
-        left = Counter({"translated before": 0, "approved": 0})
-        texts = find_accelerators(passages(original, root, sections, left, config.all))
-        reason = f"{plural(len(sections), 'CDATA section')} with text from here on: left untranslated"
-        skipped = [Skipped(line_number(original, sections[0]), reason)] if sections else []
-        return Document(original, encoding, texts, skipped, left=left, entry="unit", mark="unsure")
-    return Document(original, encoding, [], [Skipped(0, reason)], readable=False)
-
-
-def read_tree(original: str) -> Element:
-    """Return the root element. Raise ParseError, DefusedXmlException or ValueError for what is not plain XML."""
-    check_xml(original)
-    path = [Element("", 0, 0, len(original), len(original))]
-    for tag in MARKUP.finditer(original):
-        if tag["closes"]:
-            closed = path.pop()
-            closed.inner_end, closed.end = tag.span()
-            continue
-        name = (tag["name"] or "").rpartition(":")[2]
-        attributes = {name: value[1:-1] for name, value in ATTRIBUTE.findall(tag["attributes"] or "")}
-        element = Element(name, tag.start(), tag.end(), tag.end(), tag.end(), attributes)
-        path[-1].children.append(element)
-        if name and not tag["empty"]:
-            path.append(element)
-    return next(element for element in path[0].children if element.name)
+    original, encoding = decode_xml(data)
+    root = read_tree(original, "xliff", "XLIFF")
+    if isinstance(root, Skipped):
+        return Document(original, encoding, [], [root], readable=False)
+    sections: list[int] = []
+    left = Counter({"translated before": 0, "approved": 0})
+    texts = find_accelerators(passages(original, root, sections, left, config.all))
+    reason = f"{plural(len(sections), 'CDATA section')} with text from here on: left untranslated"
+    skipped = [Skipped(line_number(original, sections[0]), reason)] if sections else []
+    return Document(original, encoding, texts, skipped, left=left, entry="unit", mark="unsure")
 
 
 def passages(original: str, root: Element, sections: list[int], left: Counter[str], all: bool) -> Iterator[Passage]:
@@ -147,7 +91,7 @@ def passages(original: str, root: Element, sections: list[int], left: Counter[st
     todo = [(root, Setting())]
     while todo:
         element, around = todo.pop()
-        setting = element.within(around)
+        setting = within(element, around)
         if element.name not in ("trans-unit", "segment"):
             todo += [(child, setting) for child in reversed(element.children)]
         elif not setting.translated:
@@ -213,7 +157,7 @@ def unit_passages(original: str, unit: Element, setting: Setting, sections: list
         return
     of_source = cdata_sections(original, source)
     sections += [section.start() for section in of_source if has_letter(verbatim.remove(section[1])[0])]
-    flows = list(text_flows(original, source, source.within(setting).lines_kept))
+    flows = list(text_flows(original, source, within(source, setting).lines_kept))
     if not flows:
         return
 
@@ -247,12 +191,6 @@ def unit_passages(original: str, unit: Element, setting: Setting, sections: list
     yield replace(passage, marked=replace(passage, render=partial(render, unsure=True)))
 
 
-def prefixed(name: str, original: str, source: Element) -> str:
-    """Return the name of an element with the prefix that the source has."""
-    tag = original[source.start + 1 : source.inner].split(maxsplit=1)[0].rstrip("/>")
-    return tag[: len(tag) - len(source.name)] + name
-
-
 def space_before(original: str, unit: Element, source: Element) -> str:
     """Return the white space that is in front of the source, for an element that is added to its unit."""
     before = original[unit.inner : source.start]
@@ -271,15 +209,6 @@ def target_tag(original: str, unit: Element, source: Element, target: Element | 
         yield space_before(original, unit, source)
         tag = f"<{prefixed('target', original, source)}>"
     yield with_attributes(tag, REVIEW if unit.name == "trans-unit" else {})
-
-
-def with_attributes(tag: str, attributes: dict[str, str]) -> str:
-    """Return a tag that opens an element with these values of attributes; others stay."""
-    for name, value in attributes.items():
-        present = next((match for match in ATTRIBUTE.finditer(tag) if match[1] == name), None)
-        head, tail = (tag[: present.start()], tag[present.end() :]) if present else (f"{tag[:-1]} ", ">")
-        tag = f'{head}{name}="{value}"{tail}'
-    return tag
 
 
 def text_flows(original: str, source: Element, lines_kept: bool) -> Iterator[Flow]:
@@ -320,7 +249,7 @@ def fragments(original: str, element: Element, lines_kept: bool) -> Iterator[tup
             return
         at = child.end
         opening, closing = Span(child.start, child.inner), Span(child.inner_end, child.end)
-        protected = child.attributes.get("mtype") == "protected" or not child.within(Setting()).translated
+        protected = child.attributes.get("mtype") == "protected" or not within(child, Setting()).translated
         if child.name not in SPANNING or protected or child.inner == child.end:
             span = Span(child.start, child.end)
             opens = child.name if child.name in CLOSED_BY else ""
