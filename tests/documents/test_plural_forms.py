@@ -68,7 +68,7 @@ def test_keys_of_i18next_are_those_of_the_language(target: str):
     assert document.fill(document.texts, "en", target) == data
 
 
-def test_each_form_is_said_of_a_number_that_it_is_for():
+def test_number_that_a_form_is_said_of_is_one_of_its_own():
     category_of = rule("ru")
     assert category_of
     document = read_document(json.dumps(ITEMS).encode(), ".json", source="en", target="ru")

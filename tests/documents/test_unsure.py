@@ -327,7 +327,7 @@ def test_stale_message_gets_a_translation_and_stays_fuzzy():
         assert document.fill(["Ordner"], unsure=unsure).decode() == STALE.replace("Datei", "Ordner")
 
 
-def test_all_messages_are_translated_anew_where_wanted():
+def test_translated_messages_are_translated_anew_where_wanted():
     document = read_document(STALE.encode(), ".po", all=True)
     assert (document.texts, document.left) == (["Open a folder", "Close", "Save"], {"translated before": 0, "fuzzy": 0})
     filled = document.fill(["A", "B", "C"], unsure=[2]).decode()

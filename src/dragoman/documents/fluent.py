@@ -169,7 +169,7 @@ def parse_fluent(data: bytes, config: DocumentConfig) -> Document:
     messages = [entry for entry in entries if type(entry).__name__ in ("Message", "Term")]
     junk = [entry for entry in entries if type(entry).__name__ == "Junk"]
     reasons = [(entry.span.start, f"not Fluent ({entry.annotations[0].message}): left as it is") for entry in junk]
-    passages = [passage for entry in messages for passage in entry_passages(original, entry, config, reasons)]
+    passages = [passage for entry in messages for passage in message_passages(original, entry, config, reasons)]
     if names := [entry for entry in messages if is_name(entry)]:
         terms = f"{plural(len(names), 'term')} from here on with names, such as -{names[0].id.name}"
         reasons.append((names[0].id.span.start, f"{terms}: left as they are"))
@@ -182,7 +182,7 @@ def is_name(entry: Any) -> bool:
     return type(entry).__name__ == "Term" and bool(NAMES.search(entry.id.name))
 
 
-def entry_passages(
+def message_passages(
     original: str, entry: Any, config: DocumentConfig, reasons: list[tuple[int, str]]
 ) -> Iterator[Passage]:
     """Yield the passages of a message or term: of its value, and of its attributes, which of a term are grammar."""

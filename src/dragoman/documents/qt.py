@@ -18,6 +18,7 @@ from dragoman.documents.document import (
     Label,
     Passage,
     Skipped,
+    find_accelerators,
     line_number,
     skipped_lines,
 )
@@ -57,7 +58,7 @@ def parse_ts(data: bytes, config: DocumentConfig) -> Document:
         reason = f"the file is for translations into '{language}', which remains in it, not '{config.target}'"
         skipped.append(Skipped(line_number(original, root.start), reason))
     left = Counter({"translated before": 0, "unfinished": 0})
-    passages: list[Passage | Label] = [language_label(original, root)]
+    passages: list[Passage] = []
     reasons: list[tuple[int, str]] = []
     for message in messages(root):
         try:
@@ -65,7 +66,8 @@ def parse_ts(data: bytes, config: DocumentConfig) -> Document:
         except ValueError as error:
             reasons.append((message.start, f"{error}: left untranslated"))
     skipped += skipped_lines(original, reasons)
-    return Document(original, encoding, passages, skipped, left=left, mark="unfinished")
+    texts: list[Passage | Label] = [language_label(original, root), *find_accelerators(passages)]
+    return Document(original, encoding, texts, skipped, left=left, mark="unfinished")
 
 
 def base(language: str) -> str:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from dragoman.data.xml import NOT_XML
@@ -21,7 +22,18 @@ from dragoman.documents.document import (
 )
 from dragoman.documents.elements import CDATA, Element, decode_xml, prefixed, read_tree, with_attributes
 from dragoman.documents.encoding import resolve_references
-from dragoman.documents.inline import SPACE, Fragment, Inline, as_one_line, core_words, flow_text, render_markup, trim
+from dragoman.documents.icu import COMPLEX, Choice, write
+from dragoman.documents.inline import (
+    SPACE,
+    Fragment,
+    Inline,
+    as_one_line,
+    core_words,
+    flow_text,
+    render_markup,
+    trim,
+)
+from dragoman.documents.messages import phrase_of
 from dragoman.errors import plural
 from dragoman.text import verbatim
 
@@ -77,16 +89,26 @@ def parse_xliff(data: bytes, config: DocumentConfig) -> Document:
         return Document(original, encoding, [], [root], readable=False)
     sections: list[int] = []
     left = Counter({"translated before": 0, "approved": 0})
-    texts = find_accelerators(passages(original, root, sections, left, config.all))
-    reason = f"{plural(len(sections), 'CDATA section')} with text from here on: left untranslated"
-    skipped = [Skipped(line_number(original, sections[0]), reason)] if sections else []
+    skipped: list[Skipped] = []
+    texts = find_accelerators(passages(original, root, config, sections, left, skipped))
+    if sections:
+        reason = f"{plural(len(sections), 'CDATA section')} with text from here on: left untranslated"
+        skipped.append(Skipped(line_number(original, sections[0]), reason))
     return Document(original, encoding, texts, skipped, left=left, entry="unit", mark="unsure")
 
 
-def passages(original: str, root: Element, sections: list[int], left: Counter[str], all: bool) -> Iterator[Passage]:
-    """Yield a passage for each untranslated unit (1.2) or segment (2.x); all: also for translated ones.
+def passages(
+    original: str,
+    root: Element,
+    config: DocumentConfig,
+    sections: list[int],
+    left: Counter[str],
+    skipped: list[Skipped],
+) -> Iterator[Passage]:
+    """Yield a passage for each untranslated unit (1.2) or segment (2.x).
 
-    Add places of CDATA with text to `sections`, and units that are left alone because of their state to `left`.
+    Add places of CDATA with text to `sections`, units that are left alone because of their state to `left`, and those
+    that are no ICU messages to `skipped`.
     """
     todo = [(root, Setting())]
     while todo:
@@ -98,10 +120,14 @@ def passages(original: str, root: Element, sections: list[int], left: Counter[st
             continue
         elif element.attributes.get("approved") == "yes":
             left["approved"] += 1
-        elif not all and is_translated(original, element):
+        elif not config.all and is_translated(original, element):
             left["translated before"] += 1
         else:
-            yield from unit_passages(original, element, setting, sections)
+            try:
+                yield from unit_passages(original, element, setting, config, sections)
+            except ValueError as error:
+                reason = f"no message in ICU MessageFormat: {error}; left untranslated"
+                skipped.append(Skipped(line_number(original, element.start), reason))
 
 
 def is_translated(original: str, unit: Element) -> bool:
@@ -150,8 +176,13 @@ def cdata_sections(original: str, element: Element) -> Iterator[re.Match[str]]:
         yield from cdata_sections(original, child)
 
 
-def unit_passages(original: str, unit: Element, setting: Setting, sections: list[int]) -> Iterator[Passage]:
-    """Yield one passage for a unit or segment, none if it has no text; sections: see `passages`."""
+def unit_passages(
+    original: str, unit: Element, setting: Setting, config: DocumentConfig, sections: list[int]
+) -> Iterator[Passage]:
+    """Yield one passage for a unit or segment, none if it has no text; sections: see `passages`.
+
+    Raise ValueError for a text that is no ICU message and cannot be anything else.
+    """
     source, target = unit.child("seg-source", "source"), unit.child("target")
     if source is None:
         return
@@ -160,6 +191,7 @@ def unit_passages(original: str, unit: Element, setting: Setting, sections: list
     flows = list(text_flows(original, source, within(source, setting).lines_kept))
     if not flows:
         return
+    phrases = [phrase_of(flow.text, config, icu=COMPLEX.search(flow.text) is not None) for flow in flows]
 
     def render(translations: Sequence[str], unsure: bool = False) -> Content:
         """Yield the unit from its tag to its target, or in 1.2 the target alone, with the translations in it."""
@@ -168,7 +200,12 @@ def unit_passages(original: str, unit: Element, setting: Setting, sections: list
             yield Span(unit.inner, target.start if target else source.end)
         yield from target_tag(original, unit, source, target)
         position = source.inner
-        for flow, translation in zip(flows, translations, strict=True):
+        given = iter(translations)
+        for flow, phrase in zip(flows, phrases, strict=True):
+            translation = write(phrase.translated(list(islice(given, len(phrase.texts)))))
+            shown = Counter(inline.shown for inline in flow.inlines)
+            if isinstance(phrase.tree, Choice) and any(translation.count(tag) != shown[tag] for tag in shown):
+                raise ValueError("in its plural forms, there would not be each of its tags once")
             yield Span(position, flow.start)
             yield from render_markup(NOT_XML.sub("\ufffd", translation), flow.inlines)
             position = flow.end
@@ -179,7 +216,7 @@ def unit_passages(original: str, unit: Element, setting: Setting, sections: list
             yield f'{space_before(original, unit, source)}<{note} from="dragoman">unsure</{note}>'
 
     start, end = (target.start, target.end) if target else (source.end, source.end)
-    texts = tuple(flow.text for flow in flows)
+    texts = tuple(text for phrase in phrases for text in phrase.texts)
     limit = unit.attributes.get("maxwidth", "") if unit.attributes.get("size-unit") == "char" else ""
     passage = Passage(
         unit.start if unit.name == "segment" else start,
