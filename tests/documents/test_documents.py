@@ -496,7 +496,7 @@ PLACEHOLDER = re.compile(r"(<[^<>]*>|`[^`]*`|%d)")
 FRAGMENTS = re.findall(r"\s+|[^\s\w]+|\w+", "".join(FIXTURES.values()))
 LINES = [line for text in FIXTURES.values() for line in text.splitlines(keepends=True)]
 formats = pytest.mark.parametrize("suffix", FIXTURES)
-ALIASES = {".htm", ".pot", ".resw", ".ssa", ".yaml"}  # of suffixes with a fixture
+ALIASES = {".htm", ".markdown", ".mdx", ".pot", ".resw", ".ssa", ".yaml"}  # of suffixes with a fixture
 broken = st.one_of(
     st.binary(max_size=200),
     st.text(max_size=200).map(str.encode),
@@ -1332,7 +1332,7 @@ def test_suffixes_ignore_case_and_unknown_ones_are_wrong_usage():
         read_document(b"", ".log")
     with pytest.raises(UsageError, match=r"unknown document suffix '\.doc': .* save it as \.docx"):
         read_document(b"", ".doc")
-    with pytest.raises(UsageError, match=r"keys are for \.json, .* only, not for \.html"):
+    with pytest.raises(UsageError, match=r"keys are for \.md, .* only, not for \.html"):
         read_document(b"", ".html", ("title",))
 
 

@@ -29,20 +29,20 @@ from dragoman.errors import UsageError
 __all__ = ["FORMS", "PARSERS", "SUFFIXES", "Document", "Parse", "Skipped", "Tags", "read_document", "read_text"]
 
 PARSERS: dict[str, Callable[[bytes], Document]] = {
-    ".txt": parse_plain, ".md": parse_markdown, ".html": parse_html, ".htm": parse_html, ".srt": parse_srt,
-    ".vtt": parse_vtt, ".ass": parse_ass, ".ssa": parse_ass, ".docx": parse_docx, ".odt": parse_odt,
-    ".epub": parse_epub,
+    ".txt": parse_plain, ".html": parse_html, ".htm": parse_html, ".srt": parse_srt, ".vtt": parse_vtt,
+    ".ass": parse_ass, ".ssa": parse_ass, ".docx": parse_docx, ".odt": parse_odt, ".epub": parse_epub,
 }  # fmt: skip
-CONFIGURED: dict[str, Callable[[bytes, DocumentConfig], Document]] = {
-    ".po": parse_po, ".pot": parse_po, ".json": parse_json, ".arb": parse_arb, ".csv": parse_csv, ".xml": parse_android,
-    ".properties": parse_properties, ".strings": parse_strings, ".stringsdict": parse_plist, ".resx": parse_resx,
-    ".resw": parse_resx, ".xcstrings": parse_xcstrings, ".ts": parse_ts, ".ftl": parse_fluent, ".yml": parse_yaml,
-    ".yaml": parse_yaml, ".xlf": parse_xliff, ".xliff": parse_xliff,
+# Those with keys that choose what is translated.
+KEYED: dict[str, Callable[[bytes, DocumentConfig], Document]] = {
+    ".md": parse_markdown, ".mdx": parse_markdown, ".markdown": parse_markdown, ".json": parse_json, ".arb": parse_arb,
+    ".csv": parse_csv, ".xml": parse_android, ".properties": parse_properties, ".strings": parse_strings,
+    ".stringsdict": parse_plist, ".resx": parse_resx, ".resw": parse_resx, ".xcstrings": parse_xcstrings,
+    ".yml": parse_yaml, ".yaml": parse_yaml,
 }  # fmt: skip
-WITH_KEYS = (
-    ".json", ".arb", ".csv", ".xml", ".properties", ".strings", ".stringsdict", ".resx", ".resw", ".xcstrings", ".yml",
-    ".yaml",
-)  # fmt: skip
+CONFIGURED: dict[str, Callable[[bytes, DocumentConfig], Document]] = KEYED | {
+    ".po": parse_po, ".pot": parse_po, ".xlf": parse_xliff, ".xliff": parse_xliff, ".ts": parse_ts,
+    ".ftl": parse_fluent,
+}  # fmt: skip
 SUFFIXES = (*PARSERS, *CONFIGURED)
 
 
@@ -71,8 +71,8 @@ def read_document(
     if suffix not in SUFFIXES:
         advice = NOT_TEXT.get(suffix, f"expected one of {', '.join(SUFFIXES)}")
         raise UsageError(f"unknown document suffix '{suffix}': {advice}")
-    if keys and suffix not in WITH_KEYS:
-        raise UsageError(f"keys are for {', '.join(WITH_KEYS)} only, not for {suffix}")
+    if keys and suffix not in KEYED:
+        raise UsageError(f"keys are for {', '.join(KEYED)} only, not for {suffix}")
     if suffix in CONFIGURED:
         return CONFIGURED[suffix](data, DocumentConfig(tuple(keys), source, target, all))
     return PARSERS[suffix](data)

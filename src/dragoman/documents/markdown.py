@@ -2,13 +2,22 @@
 
 import re
 from collections import ChainMap
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from markdown_it.token import Token
 
-from dragoman.documents.document import Content, Document, Passage, Skipped, Span, has_letter, line_number
+from dragoman.documents.document import (
+    Content,
+    Document,
+    DocumentConfig,
+    Passage,
+    Skipped,
+    Span,
+    has_letter,
+    line_number,
+)
 from dragoman.documents.encoding import decode
 from dragoman.documents.front_matter import body_start, field_passages
 from dragoman.documents.html import ATTRIBUTES, TAG, VOID, is_translated
@@ -30,17 +39,16 @@ SINGLE = {"br", "hr", "img", "input", "wbr"}
 BEGINNING = re.compile(r"\A(?=[-+>=~#:])|\A\d{1,9}(?=[.)](?:\s|\Z))")
 
 
-def parse_markdown(data: bytes, fields: Collection[str] = ()) -> Document:
+def parse_markdown(data: bytes, config: DocumentConfig) -> Document:
     """Return the document whose texts are the paragraphs, headings, table cells and other blocks of text.
 
-    fields: of the front matter, those at the top whose values are texts, too.
+    The values in the front matter that are under the keys of `config` are texts, too.
     """
     original, encoding = decode(data)
     lost: list[int] = []  # offsets of blocks that were not found in the source
     front = body_start(original)
-    in_front = list(field_passages(original, front, fields))
-    passages = [each for each in in_front if isinstance(each, Passage)]
-    skipped = [each for each in in_front if isinstance(each, Skipped)]
+    skipped: list[Skipped] = []
+    passages = field_passages(original, front, config, skipped)
     lines = [(match.start(1), match[1]) for match in LINE.finditer(original, front)]
     environment: dict[str, References] = {"references": {}}
     tokens = parser().parse(original[front:], environment)

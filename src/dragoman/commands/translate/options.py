@@ -161,9 +161,10 @@ def check_files(options: Options) -> None:
     if options.is_document and written in (".txt", *BY_SUFFIX):
         raise UsageError(f"{options.output}: a document keeps its format, {read}; to translate its lines: --as-lines")
     if is_document(written):
-        from dragoman.documents import PARSERS
+        from dragoman.documents import CONFIGURED, PARSERS
 
-        if not options.is_document or PARSERS.get(read, read) is not PARSERS.get(written, written):
+        parsers = {**PARSERS, **CONFIGURED}
+        if not options.is_document or parsers.get(read, read) is not parsers.get(written, written):
             must = f"--output must end in {read}" if options.is_document else f"--input must be {written}, too"
             raise UsageError(f"{options.output}: a document keeps its format, so {must}")
 
@@ -217,7 +218,7 @@ def check_options(options: Options) -> None:
     if options.all and not options.is_document:
         raise UsageError("--all is for documents whose messages have translations, such as PO and XLIFF")
     if options.translate_key:
-        from dragoman.documents import WITH_KEYS
+        from dragoman.documents import KEYED
 
-        if not (options.suffix in WITH_KEYS and options.is_document):
-            raise UsageError(f"--translate-key needs an --input in {', '.join(WITH_KEYS)}, translated as a document")
+        if not (options.suffix in KEYED and options.is_document):
+            raise UsageError(f"--translate-key needs an --input in {', '.join(KEYED)}, translated as a document")
