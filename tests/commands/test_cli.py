@@ -1014,7 +1014,7 @@ def test_document_is_not_begun_where_it_cannot_be_written(dragoman, trained: Pat
     ("name", "text", "line"),
     [
         ("a.json", '{"title": "The dog",\n"body"}', ":2"), ("a.csv", 'text\n"The dog', ":2"),
-        ("a.xlf", "<xliff>The dog", ""), ("a.po", "The dog\n", ":1"),
+        ("a.xlf", "<xliff>The dog", ":1"), ("a.po", "The dog\n", ":1"),
     ],
 )  # fmt: skip
 def test_document_that_cannot_be_read_is_an_error(dragoman, brief: Path, name: str, text: str, line: str):

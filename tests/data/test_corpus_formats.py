@@ -415,7 +415,7 @@ def test_corpus_is_named_with_as_few_words_as_training_needs(line: str):
         ("a b columns=1,2", "columns= is for"),
         ("a b c", "not 3 files: a b c"),
         ("a.zip", "a.zip: an archive: unpack it first (only .gz and .zst are read as they are)"),
-        ("a.en b.ODT.gz", "b.ODT.gz: a word processor's file: save it"),
+        ("a.en b.ODT.gz", "b.ODT.gz: a word processor's file: dragoman translate --input"),
         ("a.srt.gz", "a.srt.gz: subtitles, in one language"),
         ("a.json b.tsv", "a.json: pairs in JSON are read one object to a line"),
     ],

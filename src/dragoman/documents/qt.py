@@ -29,6 +29,7 @@ from dragoman.documents.messages import Phrase, worded
 from dragoman.text.plurals import MILLION, numbers_of
 
 MAX_INDENT = 1000
+MAX_FORMS = 6  # of a number, of which no language has more
 PACKET = 188  # bytes of MPEG, each packet of which begins with G
 COUNT = re.compile(r"(%L?n)(?![A-Za-z])")
 ENDING = re.compile(r"(?<=[a-z])\((e?s)\)")  # "file(s)"
@@ -117,6 +118,8 @@ def message_passages(
     if translation is None:
         raise ValueError("a message without <translation>")
     forms = [child for child in translation.children if child.name == "numerusform"]
+    if len(forms) > MAX_FORMS:
+        raise ValueError(f"a message with more than {MAX_FORMS} plural forms")
     if any(child.name == "lengthvariant" for child in translation.children):
         raise ValueError("a message with variants by length")
     if not config.all and any(

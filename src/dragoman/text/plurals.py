@@ -19,8 +19,13 @@ SEPARATOR = re.compile("[,\u066b]")
 def rule(language: str, ordinal: bool = False) -> Callable[[float], str] | None:
     """Return the function from a number to its category in a language, by its code; None for one that CLDR lacks.
 
-    ordinal: that of 1st, 2nd, 3rd. Raise UsageError where Babel, which knows the rules, is not installed.
+    ordinal: that of 1st, 2nd, 3rd. Raise UsageError where Babel, which knows all rules but that of English, is not
+    installed.
     """
+    if language == "en" and not ordinal:
+        return lambda number: "one" if number == 1 else "other"
+    if not language:
+        return None
     try:
         from babel import Locale, UnknownLocaleError
     except ImportError:
