@@ -116,6 +116,7 @@ def test_decoder_that_ends_is_an_error_with_its_reason(script: str, model: Trans
         work()
 
 
+@pytest.mark.slow
 def test_missing_decoder_is_left_out_and_said_so(model: Transformer, python: Path):
     python.unlink()
     notes: list[str] = []
@@ -145,6 +146,7 @@ def test_ratio_is_checked_as_closely_as_its_rates_are_known():
     assert not is_ratio(58 / 160, "160", "58", unit=0.01)
 
 
+@pytest.mark.slow
 def test_benchmark_gives_rates_and_ratios(monkeypatch: pytest.MonkeyPatch, python: Path):
     pytest.importorskip("ctranslate2")
     python.unlink()

@@ -45,6 +45,7 @@ def test_time_for_marks_without_letters_grows_with_their_number(reader: str, mar
     assert not grows_too_fast(lambda size: processor_seconds(lambda: READERS[reader](marks * size)), 20_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "marks"), zip(["NFC", "NFKC"], SHUFFLED, strict=True))
 def test_time_of_the_library_grows_with_the_square_control(form: Literal["NFC", "NFKC"], marks: str):
     """The control for the test above."""
