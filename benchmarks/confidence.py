@@ -1,6 +1,8 @@
 """Measure how far the confidence in translations can be trusted, also where a model is lost, and what it costs."""
 
-from collections.abc import Sequence
+import random
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +15,23 @@ from dragoman.decoding.search import length_penalty
 from dragoman.errors import UsageError
 from dragoman.evaluation.confidence import judge_confidence
 from dragoman.evaluation.timing import Contender, describe_machine, markdown_table, time_in_turn
+from dragoman.text.known_words import without_marks
+from dragoman.text.word_forms import WordForms, forms_of, invented_words, unseen_words
 from dragoman.translation.calibration import capitals, some_unknown_words, unknown_words
 from dragoman.translation.translation import Translation
 
+PLANTED, COMMON, LONG = 100, 5000, 6  # texts of each kind, words that are looked at, and letters of one
+LETTERS = re.compile(r"[^\W\d_]{3,}(?!\w)")
+Plant = Callable[[random.Random, str, str, WordForms], str | None]
+# How a word is made of two known ones; None stands for no new word.
+PLANTS: dict[str, Plant] = {
+    "half a word, half another": lambda chance, word, other, forms: word[: len(word) // 2] + other[len(other) // 2 :],
+    "its letters in another order": lambda chance, word, other, forms: word[:1] + word[:0:-1],
+    "two of its letters changed": lambda chance, word, other, forms: changed(chance, changed(chance, word)),
+    "control: two words joined": lambda chance, word, other, forms: word + other,
+    "control: another ending": lambda chance, word, other, forms: word + chance.choice(sorted(forms.endings)),
+    "control: no new word": lambda chance, word, other, forms: None,
+}
 BAD, GOOD, WORST = 20.0, 60.0, 0.25  # chrF; the share of the worst translations
 
 
@@ -46,6 +62,10 @@ def benchmark(model: str, test: str, other: str, threads: int, rounds: int) -> s
         f"{100 * (sure[chrf > GOOD] < 0.5).mean():.1f} % have a confidence below 0.5.",
         "",
         markdown_table(["", "translations", "below 0.5", "unsure"], lost(translator, pairs, other)),
+        "",
+        markdown_table(
+            ["planted word", "of the source: unseen", "of the translation: invented"], planted(translator, pairs)
+        ),
         "",
     ]
     bare = Translator(
@@ -91,6 +111,51 @@ def lost(translator: Translator, pairs: Sequence[tuple[str, str]], other: str) -
         rows.append([f"{name}, chrF under {BAD:g}", *noticed([translations[index] for index in bad.nonzero()[0]])])
     sources = [source for source, _ in read_corpus([other]).pairs]
     return [*rows, ["another domain, all", *noticed(translator.translate(sources))]]
+
+
+def planted(translator: Translator, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
+    """Return a row for each kind of planted word: in how many of PLANTED texts it is noticed, and its text flagged.
+
+    The last rows are controls: words that the training lacks, but that its words explain, and none. Translations are
+    references. A word takes the place of a long one that the training had.
+    """
+    assert translator.confidence
+    assert translator.confidence.forms
+    assert translator.known_words
+    usual = translator.known_words
+    sides = [
+        (0, forms_of(usual), lambda text, pair, forms: unseen_words(text, forms, usual)),
+        (1, translator.confidence.forms, lambda text, pair, forms: invented_words(pair[0], text, forms)),
+    ]
+    columns = []
+    for side, forms, flagged in sides:
+        chance = random.Random(side)
+        words = list(filter(is_long, forms.by_frequency[:COMMON]))
+        column = []
+        for plant in PLANTS.values():
+            count = noticed_count = 0
+            for pair in chance.sample(pairs, len(pairs)):
+                places = [each for each in LETTERS.finditer(pair[side]) if is_long(each[0]) and each[0] in forms.words]
+                new = plant(chance, chance.choice(words), chance.choice(words), forms)
+                if count < PLANTED and places and (new is None or (new not in forms.words and is_long(new))):
+                    place = chance.choice(places)
+                    text = pair[side][: place.start()] + (new or place[0]) + pair[side][place.end() :]
+                    count += 1
+                    noticed_count += bool(flagged(text, pair, forms))
+            column.append(f"{noticed_count} of {count}")
+        columns.append(column)
+    return [list(row) for row in zip(PLANTS, *columns, strict=True)]
+
+
+def is_long(word: str) -> bool:
+    """Return whether a word has LONG letters; a syllable of Korean has two or three."""
+    return len(without_marks(word)) >= LONG
+
+
+def changed(chance: random.Random, word: str) -> str:
+    """Return a word with one of its letters replaced by another one of them."""
+    place = chance.randrange(len(word))
+    return word[:place] + chance.choice(word) + word[place + 1 :]
 
 
 def noticed(translations: Sequence[Translation]) -> list[str]:
