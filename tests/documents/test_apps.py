@@ -10,7 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from dragoman.documents import Document, read_document
+from dragoman.documents.messages import NUMBER
 from dragoman.errors import UsageError
+from dragoman.text import verbatim
 
 
 def read(text: str, suffix: str, target: str = "", encoding: str = "utf-8", **options: Any) -> Document:
@@ -444,3 +446,28 @@ def test_keys_choose_strings_of_apps(suffix: str, text: str):
     assert len(read(text, suffix, "ru").texts) == 2
     with pytest.raises(UsageError, match="no text under the key 'x'"):
         read(text, suffix, "ru", keys=("x",))
+
+
+def test_android_plural_has_the_tags_of_its_source_form():
+    """Russian says 21 songs with the form 'one', which is made of 'other' where 'one' names no number."""
+    items = '<item quantity="one">One song</item><item quantity="other"><b>%1$d</b> songs</item>'
+    data = f'<resources><plurals name="q">{items}</plurals></resources>'.encode()
+    document = read_document(data, ".xml", source="en", target="ru")
+    filled = document.fill([f"[{text}]" for text in document.texts]).decode()
+    assert filled.count("<b>%1$d</b>") == 4
+    assert "&lt;" not in filled
+
+
+def test_android_placeholder_is_alone_in_its_element():
+    data = b'<resources xmlns:xliff="x"><string name="a">Take <xliff:g id="c">%1$d</xliff:g> seats</string></resources>'
+    document = read_document(data, ".xml")
+    assert document.texts == ["Take <g>%1$d</g> seats"]
+    filled = document.fill(["Nimm <g>etwa %1$d Sitze</g>"]).decode()
+    assert '>Nimm etwa <xliff:g id="c">%1$d</xliff:g> Sitze<' in filled
+    document.fill(["Nimm <g>etwas</g>"])
+    assert "its placeholders are not all in" in document.refused[0].reason
+
+
+def test_variable_of_a_string_catalog_is_kept_and_said():
+    assert [each.text for each in verbatim.find("There are %arg people")] == ["%arg"]
+    assert NUMBER.fullmatch("%arg")

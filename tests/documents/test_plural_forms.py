@@ -1,6 +1,7 @@
 import gettext
 import io
 import json
+import re
 
 import polib
 import pytest
@@ -86,3 +87,49 @@ def test_forms_of_an_unknown_language_stay():
 def test_form_of_a_category_that_is_not_there_is_other():
     assert [form_for(category, ["one", "other"]) for category in ("one", "few")] == ["one", "other"]
     assert form_for("few", ["one"]) == "one"
+
+
+@pytest.mark.parametrize(("target", "count"), [("ko", 1), ("de", 2), ("ru", 3), ("ar", 6)])
+@pytest.mark.parametrize("written", [2, 3])
+def test_forms_of_a_catalogue_are_those_of_its_header(target: str, count: int, written: int):
+    """The control is a template, whose header has no formula."""
+    empty = "".join(f'msgstr[{number}] ""\n' for number in range(written))
+    for formula, expected in (
+        (get_plural(target).plural_forms, count),
+        ("nplurals=INTEGER; plural=EXPRESSION;", written),
+    ):
+        document = read_document(CATALOGUE.format(formula, empty, empty).encode(), ".po", source="en", target=target)
+        filled = polib.pofile(document.fill(list(map(said, document.texts))).decode())
+        assert [len(message.msgstr_plural) for message in filled] == [expected] * 2
+        assert all(text for message in filled for text in message.msgstr_plural.values())
+
+
+def test_keys_of_i18next_that_stand_apart_are_strings_of_their_own():
+    data = b'{"a_one":"{{count}} file","x":"y z","a_other":"{{count}} files","b":{"a_one":"One","a_other":"More"}}'
+    document = read_document(data, ".json", source="en", target="ru")
+    filled = document.fill(list(map(said, document.texts)))
+    keys = re.findall(r'"(\w+)":', filled.decode())
+    assert keys == ["a_one", "x", "a_other", "b", "a_one", "a_few", "a_many", "a_other"]
+
+
+@pytest.mark.parametrize(
+    "other", ["# files", "{n, number} files", "# of {n} files", "{n, number, ::compact-short} files", "{n} of # files"]
+)
+def test_singular_without_a_number_is_of_no_other_number(other: str):
+    data = json.dumps({"a": f"{{n, plural, one {{One file}} other {{{other}}}}}"}).encode()
+    document = read_document(data, ".json", source="en", target="ru")
+    branches = re.findall(r"(\w+) \{\[", json.loads(document.fill(list(map(said, document.texts))))["a"])
+    assert branches == ["one", "few", "many", "other"]
+    assert b"One file" not in document.fill(list(map(said, document.texts)))
+    german = read_document(data, ".json", source="en", target="de")  # the control: 1 and nothing else
+    assert b"[One file]" in german.fill(list(map(said, german.texts)))
+
+
+def test_message_with_too_many_forms_is_left():
+    plurals = " ".join(f"{{n{number}, plural, one {{# a}} other {{# b}}}}" for number in range(4))
+    for target, readable in (("ar", False), ("ko", True)):
+        document = read_document(json.dumps({"a": plurals}).encode(), ".json", source="en", target=target)
+        assert bool(document.texts) == readable
+        assert [skipped.reason[:40] for skipped in document.skipped] == ["'a' is no message in ICU MessageFormat: "][
+            readable:
+        ]

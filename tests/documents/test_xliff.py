@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dragoman.documents import Skipped, read_document
+from dragoman.documents import read_document
 
 SEGMENTED = '<source>A one.</source><seg-source><mrk mid="1" mtype="seg">A one.</mrk></seg-source>'
 QUOTED = '<source>It\'s &#8211; so\n  <x id="1"/> here</source>'
@@ -73,17 +73,17 @@ def test_approved_units_are_counted_and_protected_ones_are_not():
 
 
 def test_icu_message_of_angular_has_the_plural_forms_of_the_target():
-    """But not where a tag would then be there twice, or where it is no message."""
-    message = "<source>{{n, plural, one {{A file}} other {{{} files}}}}</source>"
-    filled = []
-    for number in ("{n}", '<x id="n"/>'):
+    """Each branch has its own tags; a message stays where a translation lacks one, and where it is none."""
+    message = "<source>{{n, plural, =0 {{No file}} one {{{0} file}} other {{{0} files}}}}</source>"
+    for number in ("{n}", '<x id="n"/>', '<g id="n">#</g>'):
         document = read_document(xliff_12(message.format(number)).encode(), ".xlf", source="en", target="ru")
-        filled.append(document.fill([f"[{text}]" for text in document.texts]).decode())
-    assert re.search(r"<target .*one \{\[#? ?\{n\} files\]\} few \{.*\} many \{.*\} other \{.*\}\}</target>", filled[0])
-    assert "<target" not in filled[1]
-    refused: list[Skipped] = []
-    document.changes([f"[{text}]" for text in document.texts], refused=refused)
-    assert "there would not be each of its tags once" in refused[0].reason
+        filled = document.fill([f"[{text}]" for text in document.texts]).decode()
+        target = filled[filled.index("<target") :]
+        assert re.findall(r"(\S+) \{\[", target) == ["=0", "one", "few", "many", "other"]
+        assert target.count(number) == 4
+        assert not document.refused
+        document.fill(["Nothing"] * len(document.texts))
+        assert [reason for _, reason in document.refused if "its arguments" in reason]
     broken = read_document(xliff_12("<source>{n, plural, one {a}}</source>").encode(), ".xlf")
     assert (broken.texts, len(broken.skipped)) == ([], 1)
     assert "no message in ICU MessageFormat: 'n' has no branch 'other'" in broken.skipped[0].reason

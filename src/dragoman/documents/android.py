@@ -205,6 +205,19 @@ def write_string(inlines: Sequence[Inline], is_quoted: bool, text: str) -> str:
     words, is_complete = split_translation(NOT_XML.sub("\ufffd", text), inlines)
     if not is_complete:
         raise ValueError(f"its tags are not all in '{text}'")
+    pieces: list[Fragment] = []
+    for word in words:
+        before = pieces[-2] if len(pieces) > 1 else ""
+        if isinstance(before, Inline) and before.opens and str(before.original).startswith("<xliff:"):
+            # What slipped into <xliff:g> goes beside it.
+            placeholder = PLACEHOLDER.search(str(pieces[-1]))
+            if not placeholder:
+                raise ValueError(f"its placeholders are not all in '{text}'")
+            around = str(pieces[-1])[: placeholder.start()], str(pieces[-1])[placeholder.end() :]
+            pieces[-2:] = [around[0], before, placeholder[0], word, around[1]]
+        else:
+            pieces.append(word)
+    words = pieces
     originals = iter([str(word.original) for word in words if isinstance(word, Inline)])
     marked = "".join(word if isinstance(word, str) else "\0" for word in words)
     escaped = escape(escape_text(marked, SPECIAL_IN_QUOTES if is_quoted else SPECIAL), quote=False)

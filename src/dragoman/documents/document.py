@@ -89,7 +89,8 @@ class Document:
     `skipped`: what is left alone although it may be text. `readable`: False for a document that is not in its format,
     which has no texts; the first of `skipped` says why. `left`: of a catalogue, how many messages are not translated
     because of their state, which is the key: {'translated before': 30, 'fuzzy': 2}; None for other documents. `entry`:
-    what such a message is called. `mark`: as what it is marked if its translation is unsure; '' where nothing can be.
+    what such a message is called. `refused`: what `fill` last left as it was because its format cannot hold the
+    translations. `mark`: as what it is marked if its translation is unsure; '' where nothing can be.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Document:
         """
         self.left, self.entry, self.mark = left, entry, mark
         self.original, self.encoding, self.skipped, self.readable = original, encoding, list(skipped), readable
+        self.refused: list[Skipped] = []
         self.passages: list[Passage] = []
         self.labels: list[Label] = []
         unreadable: list[Passage] = []
@@ -168,7 +170,8 @@ class Document:
         if len(translations) != len(self.texts):
             given, texts = plural(len(translations), "translation"), plural(len(self.texts), "text")
             raise UsageError(f"{given} for a document with {texts}: give one for each")
-        changes = self.changes(translations, unsure)
+        self.refused = []
+        changes = self.changes(translations, unsure, self.refused)
         if changes:
             changes += self._label_changes(source, target)
         changes.sort(key=lambda change: (change.passage.start, -change.passage.end))

@@ -33,6 +33,7 @@ def field_passages(original: str, end: int, config: DocumentConfig, skipped: lis
     """
     front = FRONT.match(original, 0, end)
     if not front or not config.keys:
+        skipped += [Skipped(0, f"no front matter, so no key '{key}'") for key in config.keys]
         return []
     start, end = front.end(), original.rindex("\n", 0, end) + 1  # of the last line before the closing marks
     entries: list[Entry | Plural] = []
@@ -44,6 +45,8 @@ def field_passages(original: str, end: int, config: DocumentConfig, skipped: lis
             entries += reader.entries()
         except ValueError as error:
             skipped.append(Skipped(reader.line, f"the front matter is not YAML ({error}): left untranslated"))
+    known = {entry.key for entry in entries}
+    skipped += [Skipped(0, f"no text under the key '{key}'") for key in config.keys if key not in known]
     return entry_passages(original, entries, config, skipped)
 
 

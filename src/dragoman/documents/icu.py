@@ -17,6 +17,7 @@ SELECTOR = re.compile(r"\s*(=\d+|[^\s{},#'=]+)\s*\{")
 OFFSET = re.compile(r"\s*offset\s*:\s*(\d+)")
 FORMAT = re.compile(r"[^{}']+")
 CLOSING = re.compile(r"\s*\}")
+NUMBER = re.compile(r"\{\s*[^\s{},]+\s*,\s*number\s*\}")
 PLAIN = re.compile(r"[^{}#']+")
 QUOTING = re.compile("'(?=[{}#|<']|$)|(?<=[{}#|<'])'")  # an apostrophe that would not be one
 # What is quoted in words; '{0}' at once, as those write it who have it shown to users with its braces.
@@ -27,13 +28,14 @@ SPECIAL, SPECIAL_IN_PLURAL = re.compile(r"\{\w{0,60}\}|[{}]+"), re.compile(r"\{\
 class Argument:
     """What is filled in: '{name}', '{when, date, short}', and in a plural '#', its number.
 
-    `name`: of which argument the value is shown as it is; '' where a format says how. `shown`: what stands for it in a
-    text to translate, if not itself.
+    `name`: of which argument. `shown`: what stands for it in a text to translate, if not itself. `is_plain`: whether
+    the value is shown without a format of its own.
     """
 
     original: str
     name: str = ""
     shown: str = ""
+    is_plain: bool = True
 
     @property
     def sign(self) -> str:
@@ -158,7 +160,8 @@ class Parser:
                 self.match(FORMAT, "}")
         if self.text[self.at - 1] != "}":
             raise self.fail("} is missing")
-        return Argument(self.text[start : self.at])
+        original = self.text[start : self.at]
+        return Argument(original, name, is_plain=NUMBER.fullmatch(original) is not None)
 
     def choice(self, name: str, kind: str, depth: int) -> Choice:
         """Take the branches of a choice."""
@@ -242,7 +245,7 @@ def in_plural(part: str | Argument, inner: str) -> str | Argument:
         return part
     if "-" in part.name:
         raise ValueError(f"the # of {part.name} is inside another choice")
-    return Argument(f"{{{part.name}, number}}")
+    return Argument(f"{{{part.name}, number}}", part.name)
 
 
 def write(tree: Choice | str) -> str:

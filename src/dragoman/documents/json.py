@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -27,6 +28,7 @@ class String(NamedTuple):
     start: int
     end: int
     key_span: Span
+    place: int  # where the object that it stands in begins
     is_note: bool  # whether it is below a key with an @, as what ARB files say of their messages
 
 
@@ -66,18 +68,26 @@ def write_string(ascii_only: bool, text: str) -> str:
 
 
 def entries(original: str, strings: Sequence[String], write: Callable[[str], str]) -> Iterator[Entry | Plural]:
-    """Yield the strings as entries; neighbours such as "item_one" and "item_other" are one in plural forms."""
-    plurals = [PLURAL_KEY.search(string.key) for string in strings]
+    """Yield the strings as entries; neighbours such as "item_one" and "item_other" are one in plural forms.
+
+    They are strings of their own where another one stands between them, which would have to move.
+    """
+    keys = [PLURAL_KEY.search(string.key) for string in strings]
+    stems = [
+        (string.place, match.string[: match.start("category")]) if match else None
+        for string, match in zip(strings, keys, strict=True)
+    ]
+    together = Counter(stems)
     at = 0
     while at < len(strings):
-        end, plural = at + 1, plurals[at]
-        while plural and end < len(strings) and is_sibling(original, strings[end - 1], strings[end]):
-            other = plurals[end]
-            if not other or other.string[: other.start("category")] != plural.string[: plural.start("category")]:
+        end, plural = at + 1, keys[at]
+        while plural and end < len(strings) and stems[end] == stems[at]:
+            if not is_sibling(original, strings[end - 1], strings[end]):
                 break
             end += 1
         made = [Entry(string.key, string.text, string.start, string.end, write) for string in strings[at:end]]
-        if plural and any(string.key.endswith("other") for string in strings[at:end]):
+        is_whole = together[stems[at]] == end - at and any(string.key.endswith("other") for string in strings[at:end])
+        if plural and is_whole:
             forms = tuple(
                 Form(string.key_span.start, string.end, category_span(string), entry)
                 for string, entry in zip(strings[at:end], made, strict=True)
@@ -108,15 +118,17 @@ def find_strings(original: str) -> Iterator[String]:
 
     It does not recurse, so they may be nested to any depth. Raise JSONDecodeError for what is not JSON.
     """
-    # What closes each object or list that is open, the key it stands under, and whether that is below a note.
-    unclosed: list[tuple[str, str, bool]] = []
-    key, key_span, is_note = "", Span(0, 0), False
+    # What closes each object or list that is open, the key it stands under, whether that is below a note, and where
+    # the object around it begins.
+    unclosed: list[tuple[str, str, bool, int]] = []
+    key, key_span, is_note, place = "", Span(0, 0), False, 0
     at = after_space(original, 0)
     while True:
         match original[at : at + 1]:
             case "{" | "[" as bracket:
                 close = "}" if bracket == "{" else "]"
-                unclosed.append((close, key, is_note))
+                unclosed.append((close, key, is_note, place))
+                place = at
                 is_note = is_note or key.startswith("@")
                 at = after_space(original, at + 1)
                 if not original.startswith(close, at):
@@ -125,7 +137,7 @@ def find_strings(original: str) -> Iterator[String]:
                     continue
             case '"':
                 text, end = STRING.raw_decode(original, at)
-                yield String(key, text, at, end, key_span, is_note or key.startswith("@"))
+                yield String(key, text, at, end, key_span, place, is_note or key.startswith("@"))
                 at = end
             case _:
                 atom = ATOM.match(original, at)
@@ -134,7 +146,7 @@ def find_strings(original: str) -> Iterator[String]:
                 at = atom.end()
         at = after_space(original, at)
         while unclosed and original.startswith(unclosed[-1][0], at):
-            _, key, is_note = unclosed.pop()
+            _, key, is_note, place = unclosed.pop()
             key_span = Span(0, 0)
             at = after_space(original, at + 1)
         if not unclosed:

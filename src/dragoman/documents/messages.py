@@ -23,7 +23,7 @@ from dragoman.documents.document import (
     replace_lines,
     translatable_lines,
 )
-from dragoman.documents.icu import COMPLEX, Argument, Choice, Sentence, hoist, parse, quote, write
+from dragoman.documents.icu import COMPLEX, MAX_SENTENCES, Argument, Choice, Sentence, hoist, parse, quote, write
 from dragoman.errors import UsageError
 from dragoman.text.plurals import Numbers, as_number, numbers_of, sources_of
 
@@ -31,7 +31,7 @@ SHOWN = 20  # keys that a message names
 # What stands for the number in plural forms: of printf, of Qt, in the braces of Python, i18next, Ruby and others.
 NUMBER = re.compile(
     r"""%(?:\d{1,2}\$|\(\w{1,40}\))?[-+0',]{0,3}(?:[hlqjzt]{0,2}[diu]|[s@]) | %L?[1n](?!\w)
-    | %?\{(?:\d{0,2}|n|num|count|number)\} | \{\{\s?(?:n|num|count|number)\s?\}\}""",
+    | %arg\b | %?\{(?:\d{0,2}|n|num|count|number)\} | \{\{\s?(?:n|num|count|number)\s?\}\}""",
     re.VERBOSE,
 )
 
@@ -108,6 +108,7 @@ class Wording:
         raise ValueError(f"its arguments, {', '.join(wanted)}, are not all in '{texts[-1]}'")
 
 
+Sources = dict[str, tuple[str, float | None]]  # by its name, what a branch is made of, and the number said in it
 Tree = Choice | Wording  # of which the branches of a choice are such trees
 
 
@@ -124,35 +125,58 @@ def worded(
     """
     numbers = numbers or {}
     if not isinstance(tree, Choice):
-        spoken = [part for part in tree if isinstance(part, Argument) and part.name in numbers]
-        if len(spoken) == 1 and has_place(tree, spoken[0].name, numbers[spoken[0].name]):
-            return Wording(tree, numbers[spoken[0].name], spoken[0].sign)
-        return Wording(tree)
-    if not tree.is_plural:
-        return replace(tree, branches={name: worded(tree.branches[name], config, numbers) for name in tree.branches})
-    ordinal = tree.kind == "selectordinal"
-    by_category = by_category or (numbers_of(config.target, ordinal) if config.target else {})
-    exact = {name: float(name[1:]) - tree.offset for name in tree.branches if name.startswith("=")}
-    forms = [name for name in tree.branches if name not in exact]
-
-    def fits(form: str, number: float) -> bool:
-        return any(has_place(sentence, tree.number, number) for sentence in sentences(tree.branches[form]))
-
-    in_source = numbers_of(config.source, ordinal)
-    sources = {form: (form, in_source.get(form, in_source["other"])[0]) for form in forms}
-    if by_category:
-        sources = sources_of(forms, config.source, by_category, fits, ordinal)
-    chosen = {name: (name, number) for name, number in exact.items()} | sources
+        spoken = [part for part in tree if isinstance(part, Argument) and part.name in numbers and part.is_plain]
+        fitting = [part for part in spoken if has_place(tree, part.name, numbers[part.name])]
+        return Wording(tree, numbers[fitting[0].name], fitting[0].sign) if fitting else Wording(tree)
     branches = {
-        name: worded(tree.branches[form], config, {**numbers, tree.number: number})
-        for name, (form, number) in chosen.items()
+        name: worded(tree.branches[form], config, numbers if number is None else {**numbers, tree.number: number})
+        for name, (form, number) in sources(tree, config, by_category).items()
     }
     return replace(tree, branches=branches)
 
 
+def sources(tree: Choice, config: DocumentConfig, by_category: Numbers | None = None) -> Sources:
+    """Return the branches of a translation: of which branch of the source each is made, and of which number it is said.
+
+    by_category: see `worded`. The number is None where the choice is no plural.
+    """
+    if not tree.is_plural:
+        return {name: (name, None) for name in tree.branches}
+    ordinal = tree.kind == "selectordinal"
+    by_category = by_category or (numbers_of(config.target, ordinal) if config.target else {})
+    exact: Sources = {name: (name, float(name[1:]) - tree.offset) for name in tree.branches if name.startswith("=")}
+    forms = [name for name in tree.branches if name not in exact]
+
+    def fits(form: str, number: float) -> int:
+        """Return 2 where the number can be said in a form, and 1 where the form has an argument for it."""
+        return max(
+            2 * has_place(sentence, tree.number, number) or int(has_argument(sentence, tree.number))
+            for sentence in sentences(tree.branches[form])
+        )
+
+    if by_category:
+        return {**exact, **sources_of(forms, config.source, by_category, fits, ordinal)}
+    in_source = numbers_of(config.source, ordinal)
+    return {**exact, **{form: (form, in_source.get(form, in_source["other"])[0]) for form in forms}}
+
+
+def size(tree: Choice | Sentence, config: DocumentConfig) -> int:
+    """Return how many sentences a message may have in the target language, at most."""
+    if not isinstance(tree, Choice):
+        return 1
+    largest = max(size(branch, config) for branch in tree.branches.values())
+    added = len(numbers_of(config.target, tree.kind == "selectordinal")) if tree.is_plural and config.target else 0
+    return largest * (len(tree.branches) + added)
+
+
+def has_argument(sentence: Sentence, name: str) -> bool:
+    """Return whether a sentence has an argument with that name, in any format."""
+    return any(isinstance(part, Argument) and part.name == name for part in sentence)
+
+
 def has_place(sentence: Sentence, name: str, number: float) -> bool:
     """Return whether a number can be said in a sentence for the argument with that name, and be found there again."""
-    signs = [part.sign for part in sentence if isinstance(part, Argument) and part.name == name]
+    signs = [part.sign for part in sentence if isinstance(part, Argument) and part.name == name and part.is_plain]
     if len(signs) != 1:
         return False
     said, text = Wording(sentence, number, signs[0]).texts
@@ -188,12 +212,33 @@ class Phrase:
         return written(self.tree)
 
 
-def phrase_of(text: str, config: DocumentConfig, icu: bool) -> Phrase:
-    """Return what a text says; icu: whether it is in MessageFormat. Raise ValueError where it is not in it."""
+def phrase_of(text: str, config: DocumentConfig, icu: bool, tags: Sequence[str] = ()) -> Phrase:
+    """Return what a text says. Raise ValueError where it is not in MessageFormat, although it should be.
+
+    icu: whether it is in MessageFormat; tags: in it, that each sentence must keep.
+    """
     if not icu:
         return Phrase(Wording([text]), str)
-    tree = hoist(parse(text))
+    tree = with_tags(hoist(parse(text)), tags)
+    if size(tree, config) > MAX_SENTENCES:
+        raise ValueError(f"its plural forms make more than {MAX_SENTENCES} sentences")
     return Phrase(worded(tree, config), partial(quote, in_plural=isinstance(tree, Choice)))
+
+
+def with_tags(tree: Choice | Sentence, tags: Sequence[str]) -> Choice | Sentence:
+    """Return a message in which tags are arguments of its sentences."""
+    if not tags:
+        return tree
+    if isinstance(tree, Choice):
+        return replace(tree, branches={name: with_tags(branch, tags) for name, branch in tree.branches.items()})
+    pattern = re.compile(f"({'|'.join(map(re.escape, dict.fromkeys(tags)))})")
+    sentence: list[str | Argument] = []
+    for part in tree:
+        if isinstance(part, Argument):
+            sentence.append(part)
+        else:
+            sentence += [Argument(piece) if piece in tags else piece for piece in pattern.split(part)]
+    return sentence
 
 
 def missing_keys(keys: Iterable[str], config: DocumentConfig) -> list[Skipped]:
@@ -251,10 +296,15 @@ def plural_passage(original: str, plural: Plural, config: DocumentConfig) -> Ite
     branches = {
         zero if category == "zero" else category: with_signs(form.entry.text) for category, form in by_category.items()
     }
-    phrase = Phrase(worded(Choice("n", plural.kind, branches), config), str)
+    tree = Choice("n", plural.kind, branches)
+    phrase = Phrase(worded(tree, config), str)
     if phrase.texts:
         start, end = plural.forms[0].start, plural.forms[-1].end
-        yield Passage(start, end, phrase.texts, partial(render_plural, original, plural, phrase))
+        forms = {
+            "zero" if name == "=0" else name: by_category["zero" if form == "=0" else form]
+            for name, (form, _) in sources(tree, config).items()
+        }
+        yield Passage(start, end, phrase.texts, partial(render_plural, original, plural, forms, phrase))
 
 
 def with_signs(text: str) -> Sentence:
@@ -267,18 +317,16 @@ def with_signs(text: str) -> Sentence:
     return [*parts, text[at:]]
 
 
-def render_plural(original: str, plural: Plural, phrase: Phrase, translations: Sequence[str]) -> Content:
-    """Yield the plural forms of the translation: each is written as the form of its category, or else as the last."""
-    forms = {original[slice(*form.category)]: form for form in plural.forms}
-    last = plural.forms[-1]
-    between = original[plural.forms[-2].end : last.start] if len(plural.forms) > 1 else plural.between
+def render_plural(
+    original: str, plural: Plural, forms: Mapping[str, Form], phrase: Phrase, translations: Sequence[str]
+) -> Content:
+    """Yield the plural forms of the translation; forms: which form of the source each category is written as."""
+    between = original[plural.forms[-2].end : plural.forms[-1].start] if len(plural.forms) > 1 else plural.between
     translated = phrase.translated(translations)
     assert isinstance(translated, Choice)
-    for number, (category, text) in enumerate(translated.branches.items()):
-        category = "zero" if category == "=0" else category
-        form = forms.get(category, last)
+    for number, (form, text) in enumerate(zip(forms.values(), translated.branches.values(), strict=True)):
         if number:
             yield between
-        yield original[form.start : form.category.start] + category
+        yield original[form.start : form.category.start] + [*forms][number]
         yield original[form.category.end : form.entry.start] + form.entry.write(text)
         yield original[form.entry.end : form.end]

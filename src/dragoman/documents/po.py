@@ -165,13 +165,13 @@ def fuzzy_mark(line: re.Match[str], offset: int, before: tuple[int, str] | None)
 
 
 def numbers_of_forms(header: str) -> Numbers:
-    """Return the plural forms by the formula in the header, '0' and so on, with numbers that each is used for."""
+    """Return the plural forms by the formula in the header, '0' and so on, with numbers of each; none without one."""
     formula = PLURAL.search(header)
     try:
-        function = c2py(formula[1] if formula else "n != 1")
-        return numbers_by_category(lambda number: str(int(function(int(number)))))
+        function = c2py(formula[1]) if formula else None
+        return numbers_by_category(lambda number: str(int(function(int(number))))) if function else {}
     except (ValueError, ArithmeticError, RecursionError):
-        return {"0": [1], "1": [2]}
+        return {}
 
 
 def missing_translations(
@@ -190,10 +190,10 @@ def missing_translations(
     is_plural = "msgid_plural" in message.strings
     if is_plural:
         sources = {"one": singular, "other": polib.unescape(message.strings["msgid_plural"])}
-        forms = {key[len("msgstr[") : -1] or "0": key for key in empty}
-        numbers = {form: by_form.get(form, [2]) for form in forms}
-        if len(keys) == 1:  # there is but one form, of any number
-            numbers = {form: [2] for form in forms}
+        forms = [key[len("msgstr[") : -1] or "0" for key in empty]
+        if by_form and len(empty) == len(keys):  # xgettext writes two forms, whatever the language
+            forms = sorted(by_form, key=int)
+        numbers = {form: by_form.get(form) or ([1] if form == "0" and len(keys) > 1 else [2]) for form in forms}
         branches = {name: with_signs(text) for name, text in sources.items()}
         phrase = Phrase(worded(Choice("n", "plural", branches), config, by_category=numbers), str)
     else:
@@ -206,13 +206,15 @@ def missing_translations(
     def render(translations: Sequence[str]) -> Content:
         """Yield the translations as PO, with what is between them."""
         translated = phrase.translated(translations)
-        written_forms = translated.branches if isinstance(translated, Choice) and is_plural else {}
+        if not (isinstance(translated, Choice) and is_plural):
+            yield quote(write(translated), end)
+            return
         position = spans[0].start
-        for key in empty:
-            yield Span(position, message.spans[key].start)
-            text = written_forms[key[len("msgstr[") : -1] or "0"] if written_forms else write(translated)
+        for form, text in translated.branches.items():
+            span = message.spans.get(f"msgstr[{form}]") or message.spans.get("msgstr" if form == "0" else "")
+            yield Span(position, span.start) if span else f"{end}msgstr[{form}] "
             yield quote(text, end)
-            position = message.spans[key].end
+            position = span.end if span else position
 
     passage = Passage(spans[0].start, spans[-1].end, phrase.texts, render, limit=message.limit)
     assert message.mark  # for it has a keyword

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from html import escape
 from itertools import islice
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ from dragoman.documents.inline import (
     flow_text,
     render_markup,
     trim,
+    unpaired_tags,
 )
 from dragoman.documents.messages import phrase_of
 from dragoman.errors import plural
@@ -191,7 +193,10 @@ def unit_passages(
     flows = list(text_flows(original, source, within(source, setting).lines_kept))
     if not flows:
         return
-    phrases = [phrase_of(flow.text, config, icu=COMPLEX.search(flow.text) is not None) for flow in flows]
+    phrases = [
+        phrase_of(flow.text, config, COMPLEX.search(flow.text) is not None, [inline.shown for inline in flow.inlines])
+        for flow in flows
+    ]
 
     def render(translations: Sequence[str], unsure: bool = False) -> Content:
         """Yield the unit from its tag to its target, or in 1.2 the target alone, with the translations in it."""
@@ -203,11 +208,11 @@ def unit_passages(
         given = iter(translations)
         for flow, phrase in zip(flows, phrases, strict=True):
             translation = write(phrase.translated(list(islice(given, len(phrase.texts)))))
-            shown = Counter(inline.shown for inline in flow.inlines)
-            if isinstance(phrase.tree, Choice) and any(translation.count(tag) != shown[tag] for tag in shown):
-                raise ValueError("in its plural forms, there would not be each of its tags once")
             yield Span(position, flow.start)
-            yield from render_markup(NOT_XML.sub("\ufffd", translation), flow.inlines)
+            if isinstance(phrase.tree, Choice):
+                yield from render_branches(translation, flow.inlines)
+            else:
+                yield from render_markup(NOT_XML.sub("\ufffd", translation), flow.inlines)
             position = flow.end
         yield Span(position, source.inner_end)
         yield f"</{prefixed('target', original, source)}>"
@@ -226,6 +231,16 @@ def unit_passages(
         limit=int(limit) if limit.isdecimal() else 0,
     )
     yield replace(passage, marked=replace(passage, render=partial(render, unsure=True)))
+
+
+def render_branches(message: str, inlines: Sequence[Inline]) -> Content:
+    """Yield an ICU message with its tags, of which each branch has its own. Raise ValueError where they do not nest."""
+    by_tag = {inline.shown: inline for inline in inlines}
+    pieces = re.split(f"({'|'.join(map(re.escape, by_tag))})", message) if by_tag else [message]
+    if unpaired_tags([by_tag[tag] for tag in pieces[1::2]]) != unpaired_tags(inlines):
+        raise ValueError("its tags do not nest as before")
+    for index, piece in enumerate(pieces):
+        yield by_tag[piece].original if index % 2 else escape(NOT_XML.sub("\ufffd", piece), quote=False)
 
 
 def space_before(original: str, unit: Element, source: Element) -> str:

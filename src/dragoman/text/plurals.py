@@ -61,13 +61,13 @@ def numbers_of(language: str, ordinal: bool = False) -> Numbers:
 
 
 def sources_of(
-    forms: Collection[str], source: str, by_category: Numbers, fits: Callable[[str, float], bool], ordinal: bool = False
+    forms: Collection[str], source: str, by_category: Numbers, fits: Callable[[str, float], int], ordinal: bool = False
 ) -> dict[str, tuple[str, float]]:
     """Return for each category of a translation the form of the source that says the same, and a number to say it of.
 
     forms: the categories that the source has; source: the code of its language; by_category: numbers of each category;
-    fits: whether a form can be said of a number. "One file" has no place for one, so it is no source of a category that
-    other numbers have besides, as 21 has 'one' in Russian.
+    fits: how well a form can be said of a number, 0 for one without a place for it. "One file" has none, so it is no
+    source of a category that other numbers have besides, as 21 has 'one' in Russian.
     """
     category_in_source = rule(source, ordinal) or rule("en", ordinal)
     assert category_in_source
@@ -79,7 +79,7 @@ def sources_of(
         if category == "zero" and category in forms:  # which a language without it may have for nothing at all
             pairs = [(category, 0)]
         alone = {0, 1, FRACTION}.issuperset(numbers)  # "one file" is nearly right of them
-        sources[category] = pairs[0] if alone else next((pair for pair in pairs if fits(*pair)), pairs[0])
+        sources[category] = pairs[0] if alone else max(pairs, key=lambda pair: fits(*pair))
     return sources
 
 

@@ -41,6 +41,10 @@ def translate_document(translator: Translator, options: Options, progress: LineP
         if not document.readable:
             raise DragomanError(f"{location}: {reason}; nothing is written")
         progress.log(f"{location}: {reason}")
+    if options.all and document.left is None:
+        raise UsageError(
+            f"{options.input}: --all is for documents whose messages have translations, such as PO and XLIFF"
+        )
     report = TranslationReport(progress, translator, ranked=options.confidence)
     texts, lines = document.texts, document.lines
     outputs: list[str] = []

@@ -90,7 +90,7 @@ PATTERNS: dict[Kind, str] = {
     # After a number and a space, a percent sign before a word means per cent: "100 %ig".
     "printf": rf"""%(?:\([\w.]{{1,64}}\)|\[[\w.]{{1,64}}\]|<\w{{1,64}}>)
           [-+\#0]{{0,4}}(?:\d{{1,4}})?(?:\.\d{{1,4}})?[A-Za-z]
-        | %(?:\d{{1,2}}\$)?\#@\w{{1,64}}@  # a variable of Apple's plural forms
+        | %(?:\d{{1,2}}\$)?\#@\w{{1,64}}@ | %arg(?!\w)  # variables of Apple's plural forms
         | (?:(?<![\d%])|(?<=%\d))%L?\d{{1,2}}(?!\d|\$|\.\d|[A-Za-z](?![A-Za-z])|[hlqjzt]{{1,2}}[diouxX])
         | (?:(?<!\d)|(?<=%\d))
           (?: (?:(?<!\d[\ \u00a0\u202f])|(?<=%\d\ ))%{CONVERSION} | %{CONVERSION}(?!{LETTER}) )(?:%%)?
