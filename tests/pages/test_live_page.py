@@ -795,7 +795,7 @@ def test_documents_are_dropped_translated_saved_and_deleted(visit, gated: tuple[
             expect(item.last.get_by_role("button")).to_have_text(["Remove"])
         assert tab.evaluate(asks)
         tab.locator("#document").set_input_files({"name": "no.doc", "mimeType": "text/plain", "buffer": b"x"})
-        expect(item.last).to_contain_text("no.doc  Documents of this kind are not translated. Formats: .txt .md")
+        expect(item.last).to_contain_text("no.doc  Documents of this kind are not translated. Formats: .txt .html")
         # What could not be sent can be sent again.
         tab.route("**/api/v1/documents", lambda route: route.abort())
         tab.locator("#document").set_input_files({"name": "b.txt", "mimeType": "text/plain", "buffer": b"A dog."})
