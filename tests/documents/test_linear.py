@@ -236,6 +236,7 @@ WORST = [
      "<key>one</key><string>%d</string>"),
     ("document.resx", "<root>@</root>", "<data name='a'><value>a</value></data>"),
     ("document.xcstrings", '{"sourceLanguage":"en","strings":{@"b":{"localizations":{"de":{}}}}}', '"a":{},'),
+    ("document.json", "[@1]", '"{n, plural,",'), ("document.po", "@", 'msgid "{n, plural,"\nmsgstr ""\n\n'),
     ("document.json", "@", "["), ("document.csv", "@\n1\n", ","), ("glossary", "a\tb@\n", "\u0301\u0316"),
     ("tokenizer", "@", "["), ("manifest", "{@}", '"a":1,'), ("config", '{"kind": "@"}', "\\n"),
     ("import.settings", "a:\n@", "- a\n"), ("document.ts", "<TS>@</TS>", "<message><source>a</source></message>"),

@@ -195,6 +195,7 @@ class Document:
         given = enumerate(translations)
         changes: list[Change] = []
         pending: list[tuple[Passage, list[str], bool]] = []
+        reasons: list[tuple[int, str]] = []
         for passage in self.passages:
             numbered = list(islice(given, len(passage.texts)))
             is_marked = passage.marked is not None and any(number in unsure for number, _ in numbered)
@@ -213,9 +214,9 @@ class Document:
                 try:
                     changes.append(Change(changed, new, list(changed.render(new)), is_marked))
                 except ValueError as error:
-                    if refused is not None:
-                        place = line_number(self.original, passage.start)
-                        refused.append(Skipped(place, f"left untranslated: {error}"))
+                    reasons.append((passage.start, f"left untranslated: {error}"))
+        if refused is not None:
+            refused += skipped_lines(self.original, reasons)
         return changes
 
     def _rewrite(self, span: Span, changes: Sequence["Change"]) -> str:

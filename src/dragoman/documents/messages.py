@@ -19,8 +19,8 @@ from dragoman.documents.document import (
     Skipped,
     Span,
     find_accelerators,
-    line_number,
     replace_lines,
+    skipped_lines,
     translatable_lines,
 )
 from dragoman.documents.icu import COMPLEX, MAX_SENTENCES, Argument, Choice, Sentence, hoist, parse, quote, write
@@ -272,6 +272,7 @@ def entry_passages(
     entries = [entry for entry in entries if not config.keys or entry.key in config.keys]
     icu = icu or any(isinstance(entry, Entry) and COMPLEX.search(entry.text) for entry in entries)
     passages: list[Passage] = []
+    reasons: list[tuple[int, str]] = []
     for entry in entries:
         try:
             if isinstance(entry, Plural):
@@ -279,8 +280,9 @@ def entry_passages(
             elif (phrase := phrase_of(entry.text, config, icu)).texts:
                 passages.append(Passage(entry.start, entry.end, phrase.texts, partial(render_entry, entry, phrase)))
         except ValueError as error:
-            line = line_number(original, entry.start if isinstance(entry, Entry) else entry.forms[0].start)
-            skipped.append(Skipped(line, f"'{entry.key}' is no message in ICU MessageFormat: {error}"))
+            start = entry.start if isinstance(entry, Entry) else entry.forms[0].start
+            reasons.append((start, f"'{entry.key}' is no message in ICU MessageFormat: {error}"))
+    skipped += skipped_lines(original, sorted(reasons))
     return find_accelerators(passages)
 
 

@@ -18,7 +18,7 @@ from dragoman.documents.document import (
     Skipped,
     Span,
     find_accelerators,
-    line_number,
+    skipped_lines,
 )
 from dragoman.documents.encoding import decode
 from dragoman.documents.icu import COMPLEX, Choice, write
@@ -78,7 +78,7 @@ def parse_po(data: bytes, config: DocumentConfig) -> Document:
     original, encoding = decode(data, declared[1].decode("ascii", "replace") if declared else "")
     passages: list[Passage] = []
     bad_lines: list[int] = []
-    skipped: list[Skipped] = []
+    reasons: list[tuple[int, str]] = []
     by_form = numbers_of_forms("")
     left = Counter({"translated before": 0, "fuzzy": 0})
     message = None
@@ -94,8 +94,9 @@ def parse_po(data: bytes, config: DocumentConfig) -> Document:
             try:
                 passages.extend(missing_translations(original, message, by_form, config))
             except ValueError as error:
-                line = line_number(original, message.spans["msgid"].start)
-                skipped.append(Skipped(line, f"no message in ICU MessageFormat: {error}; left untranslated"))
+                reason = f"no message in ICU MessageFormat: {error}; left untranslated"
+                reasons.append((message.spans["msgid"].start, reason))
+    skipped = [*skipped_lines(original, reasons)]
     if not message:
         skipped.append(Skipped(bad_lines[0] if bad_lines else 0, "not PO (there is no message in it)"))
     elif bad_lines:

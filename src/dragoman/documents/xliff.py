@@ -20,6 +20,7 @@ from dragoman.documents.document import (
     find_accelerators,
     has_letter,
     line_number,
+    skipped_lines,
 )
 from dragoman.documents.elements import CDATA, Element, decode_xml, prefixed, read_tree, with_attributes
 from dragoman.documents.encoding import resolve_references
@@ -91,8 +92,9 @@ def parse_xliff(data: bytes, config: DocumentConfig) -> Document:
         return Document(original, encoding, [], [root], readable=False)
     sections: list[int] = []
     left = Counter({"translated before": 0, "approved": 0})
-    skipped: list[Skipped] = []
-    texts = find_accelerators(passages(original, root, config, sections, left, skipped))
+    reasons: list[tuple[int, str]] = []
+    texts = find_accelerators(passages(original, root, config, sections, left, reasons))
+    skipped = [*skipped_lines(original, reasons)]
     if sections:
         reason = f"{plural(len(sections), 'CDATA section')} with text from here on: left untranslated"
         skipped.append(Skipped(line_number(original, sections[0]), reason))
@@ -105,12 +107,12 @@ def passages(
     config: DocumentConfig,
     sections: list[int],
     left: Counter[str],
-    skipped: list[Skipped],
+    reasons: list[tuple[int, str]],
 ) -> Iterator[Passage]:
     """Yield a passage for each untranslated unit (1.2) or segment (2.x).
 
     Add places of CDATA with text to `sections`, units that are left alone because of their state to `left`, and those
-    that are no ICU messages to `skipped`.
+    that are no ICU messages to `reasons`, with their offsets.
     """
     todo = [(root, Setting())]
     while todo:
@@ -129,7 +131,7 @@ def passages(
                 yield from unit_passages(original, element, setting, config, sections)
             except ValueError as error:
                 reason = f"no message in ICU MessageFormat: {error}; left untranslated"
-                skipped.append(Skipped(line_number(original, element.start), reason))
+                reasons.append((element.start, reason))
 
 
 def is_translated(original: str, unit: Element) -> bool:

@@ -20,7 +20,7 @@ from starlette.responses import Response, StreamingResponse
 
 from dragoman.data.spec import NOT_TEXT
 from dragoman.decoding.rows import Gone, Ticket
-from dragoman.documents import SUFFIXES, Document, Skipped, read_document
+from dragoman.documents import SUFFIXES, Document, read_document
 from dragoman.documents.encoding import decode
 from dragoman.errors import DragomanError
 from dragoman.server.app import report, unexpected
@@ -122,11 +122,10 @@ def translate_document(
             translated += [result.output for result in results]
             progress(len(translated), faults)
     call.service.usage.add(call.caller, sum(map(len, texts)))
-    refused: list[Skipped] = []
-    document.changes(translated, unsure, refused)
-    if refused:
-        progress(len(translated), [*faults, *refused])
-    return document.fill(translated, language, task.target, unsure)
+    content = document.fill(translated, language, task.target, unsure)
+    if document.refused:
+        progress(len(translated), [*faults, *document.refused])
+    return content
 
 
 def safe_name(name: str, ending: str = "") -> str:

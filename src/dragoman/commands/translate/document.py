@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from dragoman.commands.translate.options import Options
+from dragoman.commands.translate.options import ALL_IS_FOR, Options
 from dragoman.commands.translate.report import TranslationReport
 from dragoman.console import LineProgress
 from dragoman.data.lines import read_blocks
-from dragoman.documents import Skipped, read_document
+from dragoman.documents import read_document
 from dragoman.errors import DragomanError, UsageError, plural
 from dragoman.model_folder import fetch_model
 from dragoman.storage.output import open_output
@@ -42,9 +42,7 @@ def translate_document(translator: Translator, options: Options, progress: LineP
             raise DragomanError(f"{location}: {reason}; nothing is written")
         progress.log(f"{location}: {reason}")
     if options.all and document.left is None:
-        raise UsageError(
-            f"{options.input}: --all is for documents whose messages have translations, such as PO and XLIFF"
-        )
+        raise UsageError(f"{options.input}: {ALL_IS_FOR}")
     report = TranslationReport(progress, translator, ranked=options.confidence)
     texts, lines = document.texts, document.lines
     outputs: list[str] = []
@@ -68,11 +66,10 @@ def translate_document(translator: Translator, options: Options, progress: LineP
         target.write(document.fill(outputs, source, to, unsure))
         target.flush()
     report.summarise()
-    refused: list[Skipped] = []
-    changes = document.changes(outputs, unsure, refused)
-    for line, reason in refused:
+    for line, reason in document.refused:
         progress.log(f"{options.input}:{line}: {reason}")
     if document.left is not None:
+        changes = document.changes(outputs, unsure)
         counts = {
             f"marked {document.mark}": sum(change.marked for change in changes),
             **document.left,

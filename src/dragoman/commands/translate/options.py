@@ -19,6 +19,7 @@ InputFormat = Literal["text", "tsv", "jsonl"]
 OutputFormat = Literal["text", "tsv", "jsonl", "nbest"]
 BY_SUFFIX: dict[str, InputFormat] = {".tsv": "tsv", ".jsonl": "jsonl"}  # what a line is; in other files it is text
 OF_PAIRS = (".parquet", ".tmx")  # which have translations already
+ALL_IS_FOR = "--all is for documents whose messages have translations, such as PO and XLIFF"
 STDIN, STDOUT = Path("/dev/stdin"), Path("/dev/stdout")
 
 
@@ -216,7 +217,7 @@ def check_options(options: Options) -> None:
     if options.glossary and (options.search.temperature is not None or options.search.beam_groups > 1):
         raise UsageError("--glossary needs a plain beam search: no --temperature, no --beam-groups")
     if options.all and not options.is_document:
-        raise UsageError("--all is for documents whose messages have translations, such as PO and XLIFF")
+        raise UsageError(ALL_IS_FOR)
     if options.translate_key:
         from dragoman.documents import KEYED
 
