@@ -19,6 +19,7 @@ COMMANDS = {
     "plot": "draw the curves of training runs",
     "verify": "check that models, runs and corpora are intact",
     "average": "average the weights of several checkpoints into one model",
+    "remember": "remember approved pairs, which a model uses at once",
     "calibrate": "measure what a model does with names, and how it aligns words",
     "evaluate": "measure BLEU and chrF of a model on a test set",
     "score": "show how probable a model finds the translations that you give it",

@@ -65,10 +65,11 @@ FLAGS = {
     "plot": "--out --against",
     "verify": "--json",
     "average": "--out --last",
-    "evaluate": "-m --model --translations --ensemble --device --threads --tokenize -o --output --sentences --details "
-    + f"--against --against-file --robustness --variation --confidence --json {ONE_BEST}",
-    "score": "-m --model --threads --json",
+    "evaluate": "-m --model --translations --ensemble --memory --device --threads --tokenize -o --output --sentences "
+    + f"--details --against --against-file --robustness --variation --confidence --json {ONE_BEST}",
+    "score": "-m --model --memory --threads --json",
     "align": "-m --model --layer --head --measure --threshold --soft --text --subwords --threads",
+    "remember": "-m --model --out --training --add --forget --list --json --by --threads --quiet",
     "calibrate": "-m --model --out --dev --threshold --threads",
     "info": "--preset --vocabulary --diagram --system --json",
     "insight": "--pairs --sentence --subwords --out --language --threads",

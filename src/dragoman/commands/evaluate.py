@@ -45,6 +45,8 @@ class Options:
     "measure these translations, one per line, instead of those of a model"
     ensemble: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FOLDER")] = ()
     "another model with the same tokenizer; probabilities are averaged"
+    memory: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    "approved pairs that the model remembers, made by dragoman remember (docs/memory.md)"
     search: OneBestSearch = OneBestSearchConfig()
     device: Device = "auto"
     "where to compute"
@@ -104,7 +106,9 @@ def main(arguments: list[str]) -> None:
         translations = ours
     else:
         assert options.model is not None
-        translator = Translator.load(options.model, options.search, ensemble=options.ensemble, device=options.device)
+        translator = Translator.load(
+            options.model, options.search, ensemble=options.ensemble, device=options.device, memory=options.memory
+        )
         if warning := direction_warning(" ".join(options.test), sources, translator.extent.scripts, translator.scripts):
             print(warning, file=sys.stderr)
         if warning := no_tag_warning(options.model, translator, corpus.tags, "write tag=TAG after the file"):

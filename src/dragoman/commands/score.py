@@ -33,6 +33,8 @@ class Options:
     "model folder, run folder or hub:USER/NAME"
     pairs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS ...")]
     "sentence pairs in any format that training reads (docs/corpora.md)"
+    memory: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    "approved pairs that the model remembers, made by dragoman remember (docs/memory.md)"
     threads: int | None = None
     "CPU threads; default: one for each core that this process may use"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -48,12 +50,14 @@ def main(arguments: list[str]) -> None:
     from dragoman.commands.pairs import compute_by_pair
     from dragoman.data.spec import parse_corpora
     from dragoman.decoding.forced import perplexity, score
+    from dragoman.memory import Memory
     from dragoman.model_folder import fetch_model, read_model
 
     corpora, folder = parse_corpora(options.pairs), fetch_model(Path(options.model))
     model, tokenizers = read_model(folder)
+    memory = Memory(options.memory, folder, model, tokenizers) if options.memory else None
     total, tokens, pairs = 0.0, 0, 0
-    results = compute_by_pair(corpora, folder, model, tokenizers, partial(score, model), "no score")
+    results = compute_by_pair(corpora, folder, model, tokenizers, partial(score, model, memory=memory), "no score")
     for (row, *_, tag), likelihood in results:
         likelihood = likelihood and likelihood.after(tag)
         if likelihood and row.source.strip() and row.target.strip():

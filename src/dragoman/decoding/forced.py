@@ -15,6 +15,7 @@ from torch import Tensor
 from dragoman.data.batches import Batch, Ids, pad_rows, plan_batches, source_batch
 from dragoman.data.tokenizer import BOS
 from dragoman.decoding.engine import require_numbers
+from dragoman.decoding.mixture import Recall, Rememberer
 from dragoman.model import Model
 
 TOKENS = 4096  # of a batch on either side, padding included; a longer pair is alone in one
@@ -57,15 +58,19 @@ def leave_room_for_eos(model: Model, outputs: Sequence[Ids]) -> list[Ids]:
     return [tokens[: max_positions(model) - 1] for tokens in outputs]
 
 
-def score(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Likelihood]:
-    """Return how probable `model` finds each target; ids without BOS and EOS, in the order of the pairs.
+def score(
+    model: Model, sources: Sequence[Ids], targets: Sequence[Ids], *, memory: Rememberer | None = None
+) -> list[Likelihood]:
+    """Return how probable `model` finds each target, with its memory if it has one, in the order of the pairs.
 
-    The model must be in eval mode. The result for one pair does not depend on the others. Raise ValueError where a side
-    is longer than its position scheme allows, and DragomanError where the probabilities are not numbers.
+    sources, targets: ids without BOS and EOS. The model must be in eval mode. The result for one pair does not depend
+    on the others. Raise ValueError where a side is longer than its position scheme allows, and DragomanError where the
+    probabilities are not numbers.
     """
     likelihoods: dict[int, Likelihood] = {}
+    recall = memory.recall() if memory else None
     for rows, batch in forced_batches(model, sources, targets):
-        all_log_p = token_log_p(model, batch)
+        all_log_p = token_log_p(model, batch, recall)
         require_numbers(all_log_p)
         log_p = all_log_p.split(batch.real.sum(1).tolist())
         labels = batch.labels[batch.real].split([len(row_log_p) for row_log_p in log_p])
@@ -75,13 +80,17 @@ def score(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[
 
 
 @torch.inference_mode()
-def token_log_p(model: Model, batch: Batch) -> Tensor:
+def token_log_p(model: Model, batch: Batch, recall: Recall | None = None) -> Tensor:
     """Return the log-probabilities (N,), in nats, of the N labels of a batch that are not padding, in order."""
     state: Any = model.start(batch.source)
     vectors, labels = model.vectors(batch.target, state, batch.real), batch.labels[batch.real]
     rows = max(1, LOGITS // model.output.out_features)
     pieces = zip(vectors.split(rows), labels.split(rows), strict=True)
-    return torch.cat([model.output(x).log_softmax(-1).gather(1, right[:, None])[:, 0] for x, right in pieces])
+    log_p = []
+    for x, right in pieces:
+        of_words = model.output(x).log_softmax(-1)
+        log_p.append((recall.mix(of_words, x) if recall else of_words).gather(1, right[:, None])[:, 0])
+    return torch.cat(log_p)
 
 
 def forced_batches(model: Model, sources: Sequence[Ids], targets: Sequence[Ids]) -> Iterator[tuple[list[int], Batch]]:

@@ -15,6 +15,7 @@ from dragoman.data.batches import Ids, batches_by_length, source_batch
 from dragoman.data.tokenizer import BOS, EOS, PAD
 from dragoman.decoding.engine import UNCONSTRAINED, Constraints, most_tokens, require_probabilities
 from dragoman.decoding.ensemble import Ensemble
+from dragoman.decoding.mixture import Mixture, Rememberer
 from dragoman.decoding.processors import Dropped, Forbidden, MinimumLength, NoRepeat, Prefix, Processor, Suppressed
 from dragoman.decoding.sampling import Sampling, sample
 from dragoman.decoding.search import (
@@ -27,6 +28,7 @@ from dragoman.decoding.search import (
     finish,
     greedy_search,
 )
+from dragoman.errors import UsageError
 from dragoman.inference.choice import library_level, prepare
 from dragoman.inference.linears import FEWEST_KEYS
 from dragoman.inference.products import is_steady, resolve_type
@@ -48,12 +50,16 @@ class TorchEngine:
         *models: Model,
         suppressed: Sequence[int] = (),
         compute_type: ComputeType = "float32",
+        memory: Rememberer | None = None,
     ):
         """Take models with one vocabulary, on one device; on a CPU, pack copies of their weights.
 
         The probabilities of several are averaged. suppressed: tokens that no output has, except in its prefix.
-        compute_type: what the models multiply in. Raise UsageError where the device cannot.
+        compute_type: what the models multiply in. memory: of the one model, whose probabilities it changes. Raise
+        UsageError where the device cannot multiply so, and for an ensemble with a memory.
         """
+        if memory is not None and len(models) > 1:
+            raise UsageError("a memory is that of one model, so an ensemble has none")
         self.suppressed, self.device = list(suppressed), next(models[0].parameters()).device
         self.compute_type = resolve_type(compute_type, self.device)
         fast = [prepare(model, self.compute_type) for model in models]
@@ -62,6 +68,8 @@ class TorchEngine:
         self.level = library_level(self.model)
         if self.level:
             self.searches = torch.get_num_threads()
+        if memory is not None:
+            self.model = Mixture(self.model, memory)
         self.max_positions = min(
             (model.config.max_positions for model in models if model.config.max_positions), default=None
         )

@@ -301,6 +301,10 @@ class IncrementalTransformer:
 
         Raise ValueError for more than one token for each hypothesis.
         """
+        return self.output(self.vectors(tokens, state)).unsqueeze(1)
+
+    def vectors(self, tokens: Tensor, state: IncrementalState) -> Tensor:
+        """Return the vectors (R, M) that `step` computes its logits from. Raise ValueError as it does."""
         if tokens.size(1) != 1:
             raise ValueError(f"a step takes one token for each hypothesis, not {tokens.size(1)}")
         place = self.place(state)
@@ -311,7 +315,7 @@ class IncrementalTransformer:
         for layer, target, source in zip(self.layers, state.targets, state.sources, strict=True):
             x = layer.step(x, target, source, state.mask, place)
         state.length += 1
-        return self.output(self.norm(x)).unsqueeze(1)
+        return self.norm(x)
 
     def place(self, state: IncrementalState) -> Place:
         """Return what the next token needs to know of its position."""

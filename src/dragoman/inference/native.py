@@ -84,7 +84,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "new_linear": (c_void_p, [c_void_p, c_void_p, c_int, c_int, c_int]),
     "free_linear": (None, [c_void_p]),
     "start": (c_int, [c_void_p, c_void_p, c_long, c_long, c_int64, c_void_p, c_void_p]),
-    "step": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_void_p]),
+    "step": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p]),
     "log_softmax": (None, [c_void_p, c_long, c_long]),
     "likeliest": (None, [c_void_p, c_long, c_long, c_long, c_void_p, c_void_p]),
     "select": (c_int, [c_void_p, c_void_p, c_long]),
@@ -352,10 +352,11 @@ class NativeTransformer:
         )
         return NativeState(self, state, sentences)
 
-    def step(self, tokens: Tensor, state: NativeState) -> Tensor:
+    def step(self, tokens: Tensor, state: NativeState, vectors: Tensor | None = None) -> Tensor:
         """Return logits (R, 1, W) after the tokens (R, 1), which are then part of the state.
 
-        Raise ValueError for more than one token for each hypothesis.
+        vectors (R, M): is filled with what the logits are computed from. Raise ValueError for more than one token for
+        each hypothesis.
         """
         if tokens.shape != (state.rows, 1):
             raise ValueError(f"a step takes one token for each of {state.rows} hypotheses, not {tuple(tokens.shape)}")
@@ -366,15 +367,27 @@ class NativeTransformer:
         bias = None if bias is None else bias.detach().contiguous()
         tokens, logits = tokens.contiguous(), torch.empty(state.rows, 1, self.target_words)
         place = byref(rows.at(position, bias))
-        check(self.library.step(byref(self.weights), state.pointer, address(tokens), place, address(logits)))
+        check(
+            self.library.step(
+                byref(self.weights), state.pointer, address(tokens), place, address(logits), address(vectors)
+            )
+        )
         state.length += 1
         return logits
 
-    def log_p(self, tokens: Tensor, state: NativeState) -> Tensor:
-        """Return log-probabilities (R, W) after the tokens (R, 1), which are then part of the state."""
-        logits = self.step(tokens, state).squeeze(1)
+    def log_p(self, tokens: Tensor, state: NativeState, vectors: Tensor | None = None) -> Tensor:
+        """Return log-probabilities (R, W) after the tokens (R, 1), which are then part of the state.
+
+        vectors: as for `step`.
+        """
+        logits = self.step(tokens, state, vectors).squeeze(1)
         self.library.log_softmax(address(logits), *logits.shape)
         return logits
+
+    def log_p_with_vectors(self, tokens: Tensor, state: NativeState) -> tuple[Tensor, Tensor]:
+        """Return what `log_p` does, and the decoder's output (R, M) that it is computed from."""
+        vectors = torch.empty(state.rows, self.config.d_model)
+        return self.log_p(tokens, state, vectors), vectors
 
     def likeliest(self, tokens: Tensor, state: NativeState, k: int) -> tuple[Tensor, Tensor]:
         """Return the k largest of what `log_p` returns, and which words they are, both (R, k), the largest first.

@@ -248,7 +248,7 @@ int dragoman_start(const Model* m, const int64_t* ids, long B, long S, int64_t p
 }
 
 // Write the logits (R, W) after the tokens (R,), which are then part of the state.
-int dragoman_step(const Model* m, State* s, const int64_t* tokens, const Positions* positions, float* logits) {
+int dragoman_step(const Model* m, State* s, const int64_t* tokens, const Positions* positions, float* logits, float* vectors) {
   long R = s->rows, M = m->d_model;
   for (long r = 0; r < R; r++)
     if (tokens[r] < 0 || tokens[r] >= m->target_words) return UNKNOWN_WORD;
@@ -271,6 +271,7 @@ int dragoman_step(const Model* m, State* s, const int64_t* tokens, const Positio
     feed_forward(m, s, layer, x, R);
   }
   if (m->decoder_norm.weight) normalise(&m->decoder_norm, x, R, M, x);
+  if (vectors) memcpy(vectors, x, R * M * sizeof(float));
   linear(m->output, x, R, {logits, 0, false}, &s->bytes);
   s->tokens += R;
   s->length++;

@@ -13,6 +13,7 @@ MODEL = 3  # model folders: config.json. In format 1 the weight of additive atte
 # there was one tokenizer, the first token was at position 0, and norms had the epsilon of PyTorch
 CHECKPOINT = 2  # what resuming needs: state.json. In format 1 the same weight and its moments had another name
 CORPUS = 2  # tokenised corpora: the metadata of the Arrow file. In format 1 corpora had no share
+MEMORY = 1  # of approved pairs: memory.json
 OUTPUT = 2  # the objects that commands print as JSON. In format 1 fields had other names (CHANGELOG.md)
 
 

@@ -17,9 +17,11 @@ from dragoman.confidence.estimate import Confidence
 from dragoman.data.batches import Ids
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.decoding.forced import max_positions, score
+from dragoman.memory.memory import Memory
+from dragoman.memory.provenance import Shares, join_shares, mean_shares
 from dragoman.model import Model
 from dragoman.translation.alternatives import most_for_others
-from dragoman.translation.bare import BarePair, find_bare_pair
+from dragoman.translation.bare import BarePair, Value, find_bare_pair
 from dragoman.translation.translation import Translation
 
 Segments = Sequence[tuple[str, str]]
@@ -158,12 +160,39 @@ class Annotator:
             source = pairs.tags[index] + pairs.sources[index]
             most[index] = most_for_others(self.model, self.tokenizers.target, source, pairs.targets[index])
             if pair := bare[index]:
-                most[index] = pair.whole_values(most[index], flat.outputs[index], max)
+                most[index] = pair.whole_values(most[index], flat.outputs[index], max, 0.0)
         for index, ids in enumerate(flat.tokens or ()):
             if not ids:
                 most[index] = [0.0] * len(flat.outputs[index].split())
         of_segments = iter(most)
-        return [join_others(segments, [next(of_segments) for _ in segments]) for segments in texts]
+        return [join_words(segments, [next(of_segments) for _ in segments], max, 0.0) for segments in texts]
+
+    def origins(
+        self,
+        texts: Sequence[Segments],
+        memory: Memory,
+        tags: Sequence[str] | None = None,
+        tokens: Sequence[Sequence[Sequence[int]]] | None = None,
+        target_tags: Sequence[str] | None = None,
+    ) -> list[list[Shares]]:
+        """Return for each word of each translation the pairs of a memory that speak for it, with their shares.
+
+        The shares of a word are the means of those of its tokens. tokens: as for `word_scores`. Words that were copied
+        have none, and the list is empty where that of `word_scores` is.
+        """
+        flat = flatten(texts, tags, tokens, target_tags)
+        bare, pairs = self._encode_pairs(flat)
+        sources = [pairs.tags[index] + pairs.sources[index] for index in pairs.fitting]
+        found = memory.origins(sources, [pairs.targets[index] for index in pairs.fitting])
+        origins: list[list[Shares]] = [[] for _ in flat.outputs]
+        for index, of_tokens in zip(pairs.fitting, found, strict=True):
+            target_words = words(self.tokenizers.target, pairs.targets[index])
+            of_words = [mean_shares([of_tokens[n] for n in word.tokens]) for word in target_words]
+            if pair := bare[index]:
+                of_words = pair.whole_values(of_words, flat.outputs[index], join_shares, {})
+            origins[index] = of_words
+        of_segments = iter(origins)
+        return [join_words(segments, [next(of_segments) for _ in segments], join_shares, {}) for segments in texts]
 
     def _segment_scores(self, flat: FlatPairs) -> list[list[tuple[str, float]]]:
         bare, pairs = self._encode_pairs(flat)
@@ -180,7 +209,7 @@ class Annotator:
                     sums[owners.get(position, 0)] += log_p
             labels = [word.label for word in target_words]
             if pair := bare[index]:
-                labels, sums = flat.outputs[index].split(), pair.whole_values(sums, flat.outputs[index], add)
+                labels, sums = flat.outputs[index].split(), pair.whole_values(sums, flat.outputs[index], add, 0.0)
             scores[index] = [*zip(labels, sums, strict=True), ("", likelihood.log_p[-1])]
         for index, (output, ids) in enumerate(zip(flat.outputs, flat.tokens or (), strict=False)):
             if not ids and output:  # a copy, which the model did not write
@@ -329,14 +358,19 @@ def join_scores(segments: Segments, scores: Sequence[list[tuple[str, float]]]) -
     return [*joined.values(), ("", sum(of_segment[-1][1] for of_segment in scores))] if scores else []
 
 
-def join_others(segments: Segments, others: Sequence[list[float]]) -> list[float]:
-    """Return of the words of a text what `others` says, from those of its segments; [] where a segment has none."""
-    if not all(others):
+def join_words(
+    segments: Segments, values: Sequence[list[Value]], join: Callable[[Value, Value], Value], blank: Value
+) -> list[Value]:
+    """Return a value for each word of a text from those of its segments' words; [] where a segment has none.
+
+    join: what the pieces of a word that stand in two segments have together; blank: what none has.
+    """
+    if not all(values):
         return []
-    joined: dict[int, float] = {}
-    for offset, of_segment in zip(word_offsets([output for _, output in segments]), others, strict=True):
-        for index, most in enumerate(of_segment, start=offset):
-            joined[index] = max(most, joined.get(index, 0.0))
+    joined: dict[int, Value] = {}
+    for offset, of_segment in zip(word_offsets([output for _, output in segments]), values, strict=True):
+        for index, value in enumerate(of_segment, start=offset):
+            joined[index] = join(joined.get(index, blank), value)
     return list(joined.values())
 
 

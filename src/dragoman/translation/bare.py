@@ -6,12 +6,14 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
+from typing import TypeVar
 
 from dragoman.text import verbatim
 from dragoman.text.casing import in_capitals
 from dragoman.text.verbatim import Placeholder
 from dragoman.text.verbatim.kinds import Kinds
 
+Value = TypeVar("Value")
 Link = tuple[int, int]  # source word, target word; both count from 0
 WORD = re.compile(r"\S+")
 
@@ -35,12 +37,15 @@ class BarePair:
         moved = {(self.source_words[source], self.output_words[target]) for source, target in links}
         return sorted(moved | set(self.restored))
 
-    def whole_values(self, values: Iterable[float], output: str, join: Callable[[float, float], float]) -> list[float]:
-        """Return a value for each word of the whole output, from those of the words of the bare one; placeholders: 0.0.
+    def whole_values(
+        self, values: Iterable[Value], output: str, join: Callable[[Value, Value], Value], blank: Value
+    ) -> list[Value]:
+        """Return a value for each word of the whole output, from those of the words of the bare one.
 
-        join: what the words of the bare output that are a single word in the whole one have together.
+        join: what the words of the bare output that are a single word in the whole one have together; blank: what
+        placeholders have.
         """
-        whole = [0.0] * len(output.split())
+        whole = [blank] * len(output.split())
         for word, value in zip(self.output_words, values, strict=True):
             whole[word] = join(whole[word], value)
         return whole

@@ -12,6 +12,7 @@ from dragoman.data.tokenizers import SideTokenizer, Tokenizers
 from dragoman.decoding.engine import Engine
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError
+from dragoman.memory import Memory
 from dragoman.model import Model
 from dragoman.model_folder import read_model
 from dragoman.runtime.device import device_of
@@ -44,13 +45,16 @@ def read_models(
 
 
 def torch_engine(
-    models: Sequence[Model], tokenizer: SideTokenizer, compute_type: ComputeType = "float32"
+    models: Sequence[Model],
+    tokenizer: SideTokenizer,
+    compute_type: ComputeType = "float32",
+    memory: Memory | None = None,
 ) -> TorchEngine:
     """Return our own engine for a model or an ensemble, which computes where their weights are; see `TorchEngine`.
 
     tokenizer: that of the target.
     """
-    return TorchEngine(*models, suppressed=tokenizer.suppressed, compute_type=compute_type)
+    return TorchEngine(*models, suppressed=tokenizer.suppressed, compute_type=compute_type, memory=memory)
 
 
 def open_engine(
@@ -63,13 +67,15 @@ def open_engine(
     compute_type: ComputeType = "float32",
     threads: int | None = None,
     replicas: int = 1,
+    memory: Memory | None = None,
 ) -> Engine:
     """Return the engine of this name.
 
     'native' searches with `models` in `threads` threads, which PyTorch uses from then on, too. 'ctranslate2' searches
     with its own copy of the model in `folder`, with `threads` threads for each of `replicas` searches at the same time;
     the model is converted once. Both multiply in `compute_type`, where 'auto' is as for `Translator.load`.
-    tokenizer: that of the target; threads: None for as many as PyTorch has; there is never more than one for each core.
+    tokenizer: that of the target; memory: what the model remembers, of which CTranslate2 sees nothing (its exact
+    matches are the translator's); threads: None for as many as PyTorch has; there is never more than one for each core.
     Raise UsageError for an ensemble and for settings of `search` that CTranslate2 does not have, for other names,
     numbers, and types that are not for this processor, and what `open_ctranslate2` raises.
     """
@@ -79,7 +85,7 @@ def open_engine(
     check_argument("replicas", replicas, Threads)
     if name == "native":
         use_threads(threads)
-        return torch_engine(models, tokenizer, compute_type)
+        return torch_engine(models, tokenizer, compute_type, memory)
     if len(models) > 1:
         raise UsageError("an ensemble needs the native engine")
     from dragoman.interop.ctranslate2.cache import open_ctranslate2

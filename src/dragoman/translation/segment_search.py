@@ -39,8 +39,9 @@ from dragoman.translation.retry import (
     without_tags,
 )
 from dragoman.translation.safeguards import Safeguards, judge, merge_hypotheses, replace_worse
-from dragoman.translation.segments import Candidate, Segment, SegmentResult
+from dragoman.translation.segments import Candidate, Segment, SegmentResult, Wording
 from dragoman.translation.terms import forbidden_sequences
+from dragoman.translation.translation import EXACT
 
 MOST_SAID = 10_000
 UNSURE = "unsure"  # the flag of a translation that is worth less than 99 of 100 others
@@ -113,7 +114,7 @@ class SegmentSearch:
 
     def read(self, segment: Segment) -> Segment:
         """Return a segment as the model reads it."""
-        text = segment.text if segment.markup else self.safeguards.as_sentence(segment.text)
+        text = segment.text if segment.markup or segment.approved else self.safeguards.as_sentence(segment.text)
         if text == segment.text:
             return segment
         (ids,) = self.tokenizers.source.encode_sources([text])
@@ -275,6 +276,9 @@ class SegmentSearch:
         if target := whole_term(segment):
             tokens = segment.target_tag_ids + self.tokenizers.target.encode(target)
             return self._judge(segment, target, Hypothesis(tokens, 0.0))
+        if segment.approved:
+            tokens = segment.target_tag_ids + segment.prefix_ids
+            return Candidate(segment.prefix, Hypothesis(tokens, 0.0), wording=Wording(flags=(EXACT,)))
         if segment.given:
             return self._judge(segment, segment.prefix, Hypothesis(segment.target_tag_ids + segment.prefix_ids, 0.0))
         if not segment.prefix:

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, replace
 
 from dragoman.config.fields import short_repr
+from dragoman.memory.matches import Match
 
+EXACT = "memory: exact"  # the flag of a translation that somebody has approved for this text
 TERM_REPORTS = ("terms_met", "terms_in_compounds", "terms_refused", "terms_missed")
 
 
@@ -26,6 +28,7 @@ class Translation:
     confidences: for each segment the probability, from 0 to 1, that a reader would find it good enough: that its chrF
     against a reference would reach the threshold of the model's record; None for one that was copied. () for a model
     without such a record, and where nothing was translated.
+    memory: the approved pair whose source is like the text, and how much; None without a memory, and for none.
     tokens: for each segment the ids that the search found, without EOS; () for a segment that was copied. Where
     placeholders were put back, the translation of the segment has more than these.
     """
@@ -44,6 +47,7 @@ class Translation:
     alignment: tuple[tuple[int, int], ...] = ()
     tokens: tuple[tuple[int, ...], ...] = ()
     confidences: tuple[float | None, ...] = ()
+    memory: Match | None = None
 
     @property
     def confidence(self) -> float | None:

@@ -23,6 +23,9 @@ from dragoman.data.tokenizers import SideTokenizer, Tokenizers
 from dragoman.decoding.engine import Constraints, Engine
 from dragoman.decoding.search import Hypothesis
 from dragoman.errors import UsageError
+from dragoman.memory import Memory
+from dragoman.memory.matches import Match
+from dragoman.memory.provenance import Shares
 from dragoman.model import Model, parameter_count
 from dragoman.model_folder import fetch_model
 from dragoman.text.extent import SourceExtent
@@ -63,6 +66,7 @@ class Translator:
         extent: SourceExtent | None = None,
         known_words: KnownWords | None = None,
         confidence: Confidence | None = None,
+        memory: Memory | None = None,
         tag: str = "",
         target_tag: str = "",
     ):
@@ -72,8 +76,9 @@ class Translator:
         both sides, or those of source and target; alignment: its layer and head for word alignments, None where they
         were not measured; scripts: in which the target language is written, as `text.scripts` names them; extent: how
         much text a training source had, None for a sentence; known_words: those that it has read, to tell names;
-        confidence: what tells how good its translations are, None where that was not measured; tag, target_tag: those
-        of texts for which `translate` is given none.
+        confidence: what tells how good its translations are, None where that was not measured; memory: approved pairs,
+        which an engine that is given here must have, too; tag, target_tag: those of texts for which `translate` is
+        given none.
         """
         if tokenizers is None or isinstance(model, str | Path):  # what people try first
             folder = str(model) if isinstance(model, str | Path) else "runs/mine"
@@ -86,7 +91,8 @@ class Translator:
                 raise UsageError(f"{name} must be a {kind.__name__}, not {value!r}")
         self.model, self.search, self.safeguards = model, search, safeguards
         self.tokenizers = Tokenizers.from_tokenizer(tokenizers)
-        self.engine = engine or torch_engine([model], self.tokenizers.target)
+        self.memory = memory
+        self.engine = engine or torch_engine([model], self.tokenizers.target, memory=memory)
         extent = extent or SourceExtent(1, MAX_SOURCE_TOKENS)
         self.scripts, self.extent, self.known_words, self.confidence = scripts, extent, known_words, confidence
         self.segmenter = Segmenter(self.tokenizers.source, self.extent, search.split, keep_tags=safeguards.placeholders)
@@ -120,6 +126,7 @@ class Translator:
         compute_type: ComputeType = "float32",
         threads: int | None = None,
         replicas: int = 1,
+        memory: str | Path | None = None,
         target_tag: str = "",
     ) -> "Translator":
         """Open a model folder or run folder.
@@ -142,8 +149,17 @@ class Translator:
         (models, tokenizers), tags = read_models(folder, ensemble, device), DefaultTags.load(folder)
         extent = SourceExtent.load(folder) or SourceExtent(1, MAX_SOURCE_TOKENS)
         tagged, target = extent.tagged or LanguageTags.load(folder) is not None, tokenizers.target
+        remembered = None if memory is None else Memory(Path(memory), folder, models[0], tokenizers)
         opened = open_engine(
-            engine, folder, models, target, search, compute_type=compute_type, threads=threads, replicas=replicas
+            engine,
+            folder,
+            models,
+            target,
+            search,
+            compute_type=compute_type,
+            threads=threads,
+            replicas=replicas,
+            memory=remembered,
         )
         return cls(
             models[0],
@@ -156,6 +172,7 @@ class Translator:
             extent=replace(extent, tagged=tagged),
             known_words=KnownWords.load(folder),
             confidence=None if ensemble else Confidence.load(folder),  # it was measured for one model
+            memory=remembered,
             tag=tags.source,
             target_tag=target_tag or tags.target,
         )
@@ -189,6 +206,7 @@ class Translator:
             extent=self.extent,
             known_words=self.known_words,
             confidence=confidence or self.confidence,
+            memory=self.memory,
             tag=self.tag if tag is None else tag,
             target_tag=self.target_tag if target_tag is None else target_tag,
         )
@@ -274,6 +292,11 @@ class Translator:
             join_segments(of_text) if of_text else Translation(one_line(LINE_END.sub("", text)), 0.0)
             for text, of_text in zip(texts, results, strict=True)
         ]
+        if self.memory:
+            translations = [
+                replace(each, memory=self._find_match(text, tag, target))
+                for each, text, tag, target in zip(translations, texts, tags, target_tags, strict=True)
+            ]
         if self.safeguards.min_confidence:
             translations = [left_out(each, self.safeguards.min_confidence) for each in translations]
         if alignments:
@@ -333,18 +356,49 @@ class Translator:
         return text.strip()
 
     def _segments(self, text: str, ids: Ids, tag: str, prefix: str, target_tag: str = "") -> list[Segment]:
-        """Return the segments of a text, none where it is blank, with what their translations begin with."""
+        """Return the segments of a text, none where it is blank, with what their translations begin with.
+
+        One that is in the memory, or the whole text, has the translation that was approved.
+        """
         source, max_tokens = self.tokenizers.source, self.max_source_tokens
         tag_ids = source.tag_ids(tag or self.tag)
         target_tag_ids = self.tokenizers.target.tag_ids(target_tag or self.target_tag)
         find_terms = self.safeguards.segment_terms
+        parts = [] if prefix else self._recall([Segment(text, ids)], tag, target_tag)
+        if not any(part.approved for part in parts):
+            parts = self.segmenter.cut(text, ids, max_tokens - len(tag_ids))
+            parts = parts if prefix else self._recall(parts, tag, target_tag)
         segments = [
             replace(part, tag_ids=tag_ids, target_tag_ids=target_tag_ids, terms=find_terms(part, source))
-            for part in self.segmenter.cut(text, ids, max_tokens - len(tag_ids))
+            for part in parts
         ]
         if not segments or not prefix.strip():
             return segments
         return begin_segments(segments, prefix, self.segment_search, max_tokens)
+
+    def _find_match(self, text: str, tag: str, target_tag: str) -> Match | None:
+        """Return the approved pair whose source is a text, or like it; None without a memory."""
+        tags = tag or self.tag, target_tag or self.target_tag
+        return self.memory.match(self._readable(text), *tags) if self.memory else None
+
+    def _recall(self, segments: list[Segment], tag: str, target_tag: str) -> list[Segment]:
+        """Return segments, those whose text is in the memory with the translation that was approved for it."""
+        if not self.memory:
+            return segments
+        tags = tag or self.tag, target_tag or self.target_tag
+        approved = [self.memory.exact(segment.text, *tags) for segment in segments]
+        return [
+            replace(
+                segment,
+                prefix=pair.target,
+                prefix_ids=self.tokenizers.target.encode(pair.target),
+                given=True,
+                approved=True,
+            )
+            if pair
+            else segment
+            for segment, pair in zip(segments, approved, strict=True)
+        ]
 
     def word_confidences(
         self, translations: Sequence[Translation], tags: str | Sequence[str] = ""
@@ -365,6 +419,18 @@ class Translator:
             values = judge_words(confidence, outputs, sure, scores)
             judged.append([(word, value) for (word, _), value in zip(scores, values, strict=False)])
         return judged
+
+    def origins(self, translations: Sequence[Translation], tags: str | Sequence[str] = "") -> list[list[Shares]]:
+        """Return for each word of each translation the pairs of the memory that speak for it, by number.
+
+        The model reads each translation once more. tags: as for `translate`. The list is empty where
+        `Annotator.word_scores` has none. Raise UsageError without a memory.
+        """
+        if self.memory is None:
+            raise UsageError("origins are those of a memory: give Translator.load one")
+        given = for_each("tags", tags, [each.text for each in translations])
+        texts, tokens = [each.segments for each in translations], [each.tokens for each in translations]
+        return self.annotator.origins(texts, self.memory, given, tokens)
 
     def cuts_sentence(self, translation: Translation) -> bool:
         """Return whether a sentence of the source was too long for the model, so that it was cut into segments."""

@@ -88,6 +88,7 @@ def open_translator(options: Options) -> "Translator":
         engine=options.engine,
         compute_type=options.compute_type,
         threads=options.threads,
+        memory=options.memory,
         target_tag=options.target_tag,
     )
     if options.confidence and translator.confidence is None:

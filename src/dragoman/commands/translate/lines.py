@@ -22,6 +22,8 @@ from dragoman.data.jsonl import text_keys, value_at
 from dragoman.data.lines import LONGEST_LINE, codec_of, foreign_beginning, read_blocks
 from dragoman.data.tokenizer import SURROGATE
 from dragoman.errors import DragomanError, plural
+from dragoman.memory.pairs import ApprovedPair
+from dragoman.memory.provenance import Shares
 from dragoman.storage.output import is_replaceable, open_output
 from dragoman.storage.writing import name_errors
 from dragoman.translation.segments import one_line
@@ -51,6 +53,8 @@ OUTPUT_FIELDS = frozenset(
         "alternatives",
         "words",
         "alignment",
+        "memory",
+        "origins",
     )
 )
 Log = Callable[[str], None]
@@ -151,7 +155,7 @@ def annotate(
 ) -> list[dict[str, Any]]:
     """Return, for each translation, the word scores and alignments that the flags ask for, as fields of the output.
 
-    They are 'words' and 'alignment'; {} where none were asked for. tags: of each text.
+    They are 'words', 'alignment' and 'origins'; {} where none were asked for. tags: of each text.
     """
     annotations: list[dict[str, Any]] = [{} for _ in translations]
     segments = [translation.segments for translation in translations]
@@ -163,7 +167,29 @@ def annotate(
     if options.alignment:
         for annotation, links in zip(annotations, translator.annotator.alignments(segments, tags, tokens), strict=True):
             annotation["alignment"] = links
+    if options.origins and translator.memory:
+        pairs = translator.memory.pairs
+        for annotation, of_words in zip(annotations, translator.origins(translations, tags), strict=True):
+            annotation["origins"] = [origin_fields(shares, pairs) for shares in of_words]
     return annotations
+
+
+def origin_fields(shares: Shares, pairs: Sequence[ApprovedPair | None]) -> list[dict[str, Any]]:
+    """Return the first SHOWN pairs that speak for a word, with their shares; pairs: those of the memory."""
+    return [
+        {
+            "share": round(share.probability, 4),
+            "neighbours": round(share.neighbours, 4),
+            **pair_fields(number, pair),
+        }
+        for number, share in list(shares.items())[:SHOWN]
+        if (pair := pairs[number])
+    ]
+
+
+def pair_fields(number: int, pair: ApprovedPair) -> dict[str, Any]:
+    """Return what tells an approved pair: its number in the memory, its two sides and its origin."""
+    return {"number": number, "source": pair.source, "target": pair.target, "origin": pair.origin}
 
 
 # Reading.
@@ -426,8 +452,8 @@ def keep_margins(source: str, translation: str) -> str:
 def translation_fields(translation: Translation) -> dict[str, Any]:
     """Return the fields of a translation in the output: 'translation', 'score' and 'finished'.
 
-    Unless they are empty, there are also 'flags', 'retried', TERM_REPORTS, 'alternatives', and 'segments', the number
-    of segments if there are several.
+    Unless they are empty, there are also 'flags', 'retried', TERM_REPORTS, 'alternatives', 'memory', the approved pair
+    whose source is like the text, and 'segments', the number of segments if there are several.
     """
     fields: dict[str, Any] = {
         "translation": translation.text,
@@ -439,6 +465,8 @@ def translation_fields(translation: Translation) -> dict[str, Any]:
             fields[name] = value
     if len(translation.segments) > 1:
         fields["segments"] = len(translation.segments)
+    if match := translation.memory:
+        fields["memory"] = {"similarity": round(match.similarity, 4), **pair_fields(match.number, match.pair)}
     if translation.alternatives:
         fields["alternatives"] = [
             {"translation": alternative.text, "score": round(alternative.score, 4)}

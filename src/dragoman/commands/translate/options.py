@@ -71,6 +71,10 @@ class Options:
     "text that every translation begins with; its last word may be extended, unless a space follows it"
     glossary: Annotated[Path | None, tyro.conf.arg(metavar="TSV")] = None
     "file of source terms and the target terms to use for them (docs/glossary.md)"
+    memory: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    "approved pairs that the model remembers, made by dragoman remember (docs/memory.md)"
+    origins: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "with --memory and --output-format jsonl: name the approved pairs behind each word"
     forbid: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="WORD")] = ()
     "word that no translation may contain: a whole word, in any case (a word in capitals: only in capitals)"
     forbid_exact: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="WORD")] = ()

@@ -5,7 +5,7 @@ from collections import Counter
 
 from dragoman.console import LineProgress
 from dragoman.text.scripts import SAMPLE, direction_warning
-from dragoman.translation.translation import TERM_REPORTS, Translation
+from dragoman.translation.translation import EXACT, TERM_REPORTS, Translation
 from dragoman.translation.translator import Translator
 
 FIRST, SHOWN = 10, 60  # translations to read first, and characters of each
@@ -25,8 +25,9 @@ class TranslationReport:
 
     def add(self, location: str, translation: Translation) -> None:
         """Log the flags of a translation and whether a sentence was cut, and count it."""
-        if translation.flags:
-            self.progress.log(f"{location}: translation flagged: {', '.join(translation.flags)}")
+        flags = [flag for flag in translation.flags if flag != EXACT]
+        if flags:
+            self.progress.log(f"{location}: translation flagged: {', '.join(flags)}")
         self.added += 1
         if self.ranked and translation.confidence is not None:
             insort(self.least_sure, (translation.confidence, self.added, f"{location}: {translation.output[:SHOWN]}"))
@@ -37,7 +38,8 @@ class TranslationReport:
         if len(self.sample) < SAMPLE:
             self.sample += [source for source, _ in translation.segments]
         self.counts["translated a second time because of faults"] += translation.retried
-        self.counts["still flagged"] += bool(translation.flags)
+        self.counts["still flagged"] += bool(flags)
+        self.counts["approved before"] += EXACT in translation.flags
         for name in TERM_REPORTS:
             self.counts[name.replace("_", " ")] += len(getattr(translation, name))
 

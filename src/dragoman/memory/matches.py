@@ -1,0 +1,72 @@
+"""Find the approved pair whose source is a text, or nearly."""
+
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from dragoman.memory.pairs import ApprovedPair
+
+LEAST_ALIKE = 0.5  # of a match that is worth a word
+COMPARED = 8  # sources with the most words in common
+
+
+@dataclass(frozen=True)
+class Match:
+    """An approved pair whose source is like a text."""
+
+    number: int  # of the pair in its memory
+    pair: ApprovedPair
+    similarity: float  # from 0 to 1, of the words; 1.0: the same text
+
+
+def normal(text: str) -> str:
+    """Return a text as exact matches compare it: in NFC, with single spaces."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+class Matches:
+    """The sources of approved pairs by their text and by their words."""
+
+    def __init__(self) -> None:
+        self.by_text: dict[tuple[str, str, str], int] = {}
+        self.by_word: defaultdict[str, list[int]] = defaultdict(list)
+
+    def add(self, number: int, pair: ApprovedPair) -> None:
+        """Add a pair; of several with the same source, the last one counts."""
+        source = normal(pair.source)
+        self.by_text[source, pair.tag, pair.target_tag] = number
+        for word in set(source.casefold().split()):
+            self.by_word[word].append(number)
+
+    def find_exact(self, text: str, tag: str = "", target_tag: str = "") -> int | None:
+        """Return the number of the pair whose source is a text; None for none. It may have been forgotten."""
+        return self.by_text.get((normal(text), tag, target_tag))
+
+    def find(
+        self, text: str, pairs: Sequence[ApprovedPair | None], tag: str = "", target_tag: str = ""
+    ) -> Match | None:
+        """Return the pair whose source is a text, else the one that is most like it, if it is alike enough.
+
+        pairs: by number; None for those that were forgotten.
+        """
+        number = self.find_exact(text, tag, target_tag)
+        if number is not None and (pair := pairs[number]):
+            return Match(number, pair, 1.0)
+        words = normal(text).casefold().split()
+        common: Counter[int] = Counter()
+        for word in set(words):
+            numbers = self.by_word.get(word, [])
+            common.update(dict.fromkeys(numbers, 1 / (1 + len(numbers))))  # rare words say more
+        best: Match | None = None
+        for number, _ in common.most_common(COMPARED):
+            pair = pairs[number]
+            if pair is None or (pair.tag, pair.target_tag) != (tag, target_tag):
+                continue
+            others = normal(pair.source).casefold().split()
+            # Below 1: marks or capitals may differ, or the same text has another tag.
+            similarity = min(SequenceMatcher(None, words, others, autojunk=False).ratio(), 0.99)
+            if similarity > (best.similarity if best else LEAST_ALIKE):
+                best = Match(number, pair, similarity)
+        return best

@@ -1,0 +1,83 @@
+"""Say how much neighbours count: the temperature of their distances, and the weight of all of them beside the model.
+
+The weight falls with the distance of the nearest one, so that a memory leaves text alone that it knows nothing of.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dragoman.memory.states import Floats, Ints
+
+NEIGHBOURS = 16  # of each state
+LEAST = 0.01  # a smaller weight is none: then the model's own bits stay
+STEPS = 300  # of the fit
+MOST = 0.99  # of the weight
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """Turn distances into weights. Shapes: R states, k neighbours."""
+
+    scale: float = 1.0
+    "the distance that counts as 1: the median of the nearest ones in the fit"
+    sharpness: float = 10.0
+    "how much less a neighbour counts that is one unit farther away, in nats"
+    offset: float = 0.0
+    slope: float = 5.0
+    agreement: float = 0.0
+    "what the share of the most frequent token among the neighbours adds"
+
+    @classmethod
+    def guess(cls, vectors: Floats) -> "Weighting":
+        """Return a weighting for states (N, M) that are too few to fit one."""
+        return cls(scale=max(float(vectors.var(0).sum()), 1e-6))
+
+    def neighbours(self, distances: Floats) -> NDArray[np.float64]:
+        """Return the share (R, k) of each neighbour, from its squared distance; infinite for none."""
+        nearest = np.where(np.isfinite(distances[:, :1]), distances[:, :1], 0.0)
+        shares = np.exp(-self.sharpness / self.scale * (distances - nearest).astype(np.float64))
+        return shares / np.maximum(shares.sum(1, keepdims=True), 1e-300)
+
+    def memory(self, nearest: Floats, agreement: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weight (R,) of the memory from the distances (R,) of the nearest state; see `agreement`."""
+        logit = self.offset - self.slope / self.scale * nearest.astype(np.float64) + self.agreement * agreement
+        weight = 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
+        return np.where(weight < LEAST, 0.0, MOST * weight)
+
+
+def token_shares(tokens: Ints, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return for each neighbour (R, k) the share of all those of its row that have its token."""
+    return ((tokens[:, :, None] == tokens[:, None, :]) * shares[:, None, :]).sum(2)
+
+
+def fit_weighting(log_p: Floats, right: Ints, tokens: Ints, distances: Floats) -> Weighting:
+    """Return the weighting under which right tokens (R,) are most probable.
+
+    log_p (R,): of the right tokens, by the model alone; tokens, distances (R, k): of the neighbours, of which a state
+    has none at an infinite distance. The states must be of pairs that no neighbour is of.
+    """
+    known = np.isfinite(distances[:, 0])
+    log_p, right, tokens, distances = log_p[known], right[known], tokens[known], distances[known]
+    if not len(log_p):
+        return Weighting()
+    scale = max(float(np.median(distances[:, 0])), 1e-6)
+    far, probability = (
+        torch.from_numpy(np.minimum(each, 1e9).astype(np.float64)) for each in (distances / scale, np.exp(log_p))
+    )
+    hit = torch.from_numpy(tokens == right[:, None])
+    same = torch.from_numpy(tokens[:, :, None] == tokens[:, None, :])
+    values = torch.tensor([2.3, 0.0, 1.0, 0.0], dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adam([values], lr=0.05)
+    for _ in range(STEPS):
+        sharpness, offset, slope, agreement = values[0].exp(), values[1], values[2].exp(), values[3]
+        shares = (-sharpness * (far - far[:, :1])).softmax(1)
+        agreed = (same * shares[:, None, :]).sum(2).amax(1)
+        weight = (offset - slope * far[:, 0] + agreement * agreed).sigmoid() * MOST
+        loss = -((1 - weight) * probability + weight * (shares * hit).sum(1) + 1e-9).log().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return Weighting(scale, *(float(each) for each in (sharpness, offset, slope, agreement)))
