@@ -281,7 +281,7 @@ def test_half_a_line_is_cut_off_by_the_next_writer(make, folder: Path):
     with (out / "pairs.jsonl").open("ab") as file:
         file.write(b'{"source": "two", "tar')
     memory = Memory(out, folder, *read_model(folder))
-    assert len(memory) == 1
+    assert memory.pair_count == 1
     memory.add([ApprovedPair("three", "drei")])
     assert [pair.source for pair in Memory(out, folder, *read_model(folder)).pairs if pair] == ["one", "three"]
 
@@ -301,7 +301,7 @@ def test_full_disk_leaves_the_memory_as_it_was(make, folder: Path, monkeypatch: 
         memory.add([ApprovedPair("two two two", "zwei zwei zwei")])
     monkeypatch.undo()
     assert (memory.folder / "pairs.jsonl").read_bytes() == before
-    assert len(memory) == 1
+    assert memory.pair_count == 1
 
 
 def test_forgotten_text_is_gone_from_the_disk(make, folder: Path):
@@ -312,12 +312,7 @@ def test_forgotten_text_is_gone_from_the_disk(make, folder: Path):
     for memory in (reader, writer, Memory(out, folder, *read_model(folder))):
         assert memory.exact("one") is None
         assert memory.exact("two").target == "zwei"
-        assert (
-            not (
-                memory.recall().neighbours(np.zeros((1, memory.model.output.in_features), np.float32)).pairs == 0
-            ).any()
-            or (memory.recall().forgotten[0])
-        )
+        assert memory.recall().forgotten[0]
 
 
 def test_pair_without_a_side_or_with_an_unknown_tag_is_refused(make, folder: Path):
@@ -325,15 +320,16 @@ def test_pair_without_a_side_or_with_an_unknown_tag_is_refused(make, folder: Pat
     for pair in (ApprovedPair("one", " "), ApprovedPair("", "eins"), ApprovedPair("one", "eins", tag="<xx>")):
         with pytest.raises(DragomanError):
             memory.add([pair])
-    assert len(memory) == 0
+    assert memory.pair_count == 0
 
 
 def test_other_process_sees_a_pair_at_once(make, folder: Path):
     out = make([("one", "eins")])
     reader = Memory(out, folder, *read_model(folder))
     code = (
-        "import sys; from pathlib import Path; from dragoman.memory import *; from dragoman.model_folder import read_model\n"
-        "out, model = map(Path, sys.argv[1:]); Memory(out, model, *read_model(model)).add([ApprovedPair('two', 'zwei')])"
+        "import sys; from pathlib import Path; from dragoman.memory import ApprovedPair, Memory\n"
+        "from dragoman.model_folder import read_model\nout, model = map(Path, sys.argv[1:])\n"
+        "Memory(out, model, *read_model(model)).add([ApprovedPair('two', 'zwei')])"
     )
     subprocess.run([sys.executable, "-c", code, str(out), str(folder)], check=True)
     assert reader.exact("two").target == "zwei"
@@ -388,7 +384,7 @@ def test_threads_that_add_and_translate_each_see_their_own_pair(make, opened):
     for thread in threads:
         thread.join()
     assert not wrong
-    assert len(translator.memory) == 40
+    assert translator.memory.pair_count == 40
 
 
 # The command.
@@ -439,7 +435,7 @@ def test_evaluate_and_score_take_a_memory(dragoman, trained: Path, tmp_path: Pat
     out = tmp_path / "memory"
     assert dragoman("remember", "-m", trained, tmp_path / "test.tsv", "--out", out).code == 0
     ran = dragoman("evaluate", "-m", trained, tmp_path / "test.tsv", "--memory", out, "--json")
-    assert json.loads(ran.out)["bleu"] > 99
+    assert json.loads(ran.out)["bleu"]["value"] > 99
     plain, mixed = (
         dragoman("score", "-m", trained, tmp_path / "test.tsv", *more).out.split() for more in ([], ["--memory", out])
     )

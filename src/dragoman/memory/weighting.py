@@ -80,4 +80,4 @@ def fit_weighting(log_p: Floats, right: Ints, tokens: Ints, distances: Floats) -
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return Weighting(scale, *(float(each) for each in (sharpness, offset, slope, agreement)))
+    return Weighting(scale, *(float(each.detach()) for each in (sharpness, offset, slope, agreement)))
