@@ -81,11 +81,11 @@ class Index:
         if len(self.centres) == 1:
             return 1.0
         queries = self.keys[:: -(-len(self.keys) // QUERIES)].astype(np.float32)
-        _, found = self.search(queries, count)
+        _, likely = self.search(queries, count)
         self.searcher.nprobe, before = len(self.centres), self.searcher.nprobe
         _, nearest = self.search(queries, count)
         self.searcher.nprobe = before
-        return float(np.mean([len(set(some) & set(all)) / count for some, all in zip(found, nearest, strict=True)]))
+        return float(np.mean([len(set(some) & set(all)) / count for some, all in zip(likely, nearest, strict=True)]))
 
     def search(self, queries: Floats, count: int) -> tuple[Floats, Ints]:
         """Return the squared distances (R, count) of the states nearest to queries (R, r), and their numbers.

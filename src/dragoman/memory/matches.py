@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from dragoman.memory.pairs import ApprovedPair
+from dragoman.text import verbatim
 
+# What may differ where texts are compared but for it: all that stays as it is in a translation, and plain numbers.
+CHANGING = verbatim.WITH_NUMBERS | {verbatim.find_matches(r"\d+(?:[.,:]\d+)*")}
 LEAST_ALIKE = 0.5  # of a match that is worth a word
 COMPARED = 8  # sources with the most words in common
 
@@ -26,23 +29,55 @@ def normal(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
+def without_changing(text: str) -> str:
+    """Return a text with a mark for each number and placeholder."""
+    parts, end = [], 0
+    for each in verbatim.find(text, CHANGING):
+        parts.append(text[end : each.start])
+        end = each.end
+    return "\0".join([*parts, text[end:]])
+
+
+def swap(pair: ApprovedPair, text: str) -> str | None:
+    """Return the target of a pair with the numbers and placeholders of a text in the place of its source's.
+
+    text: the source, but for these. None where one of them is twice in the pair, or is written in another way in its
+    target: then nobody knows where it belongs.
+    """
+    before, after = ([each.text for each in verbatim.find(side, CHANGING)] for side in (normal(pair.source), text))
+    places = verbatim.find(pair.target, CHANGING)
+    if sorted(before) != sorted(each.text for each in places) or len(set(before)) < len(before):
+        return None
+    values, parts, end = dict(zip(before, after, strict=True)), list[str](), 0
+    for each in places:
+        parts += [pair.target[end : each.start], values[each.text]]
+        end = each.end
+    return "".join([*parts, pair.target[end:]])
+
+
 class Matches:
     """The sources of approved pairs by their text and by their words."""
 
     def __init__(self) -> None:
         self.by_text: dict[tuple[str, str, str], int] = {}
+        self.by_rest: dict[tuple[str, str, str], int] = {}  # without numbers and placeholders
         self.by_word: defaultdict[str, list[int]] = defaultdict(list)
 
     def add(self, number: int, pair: ApprovedPair) -> None:
         """Add a pair; of several with the same source, the last one counts."""
         source = normal(pair.source)
         self.by_text[source, pair.tag, pair.target_tag] = number
+        self.by_rest[without_changing(source), pair.tag, pair.target_tag] = number
         for word in set(source.casefold().split()):
             self.by_word[word].append(number)
 
     def find_exact(self, text: str, tag: str = "", target_tag: str = "") -> int | None:
         """Return the number of the pair whose source is a text; None for none. It may have been forgotten."""
         return self.by_text.get((normal(text), tag, target_tag))
+
+    def find_alike(self, text: str, tag: str = "", target_tag: str = "") -> int | None:
+        """Return the number of the pair whose source is a text but for numbers and placeholders; None for none."""
+        return self.by_rest.get((without_changing(normal(text)), tag, target_tag))
 
     def find(
         self, text: str, pairs: Sequence[ApprovedPair | None], tag: str = "", target_tag: str = ""

@@ -19,7 +19,7 @@ from dragoman.decoding.forced import max_positions
 from dragoman.errors import DragomanError
 from dragoman.memory.base import Base, fit_held_out, read_base, write_base
 from dragoman.memory.index import KEY
-from dragoman.memory.matches import Match, Matches
+from dragoman.memory.matches import Match, Matches, normal, swap
 from dragoman.memory.pairs import ApprovedPair, PairLog
 from dragoman.memory.provenance import Shares, token_origins
 from dragoman.memory.recall import Recollection, States
@@ -150,6 +150,17 @@ class Memory:
         with self._lock:
             number = self.matches.find_exact(text, tag, target_tag)
             return None if number is None else self.log.pairs[number]
+
+    def swapped(self, text: str, tag: str = "", target_tag: str = "") -> str | None:
+        """Return what was approved for a text with other numbers and placeholders, with those of the text.
+
+        None where there is no such pair, or nobody knows where they belong.
+        """
+        self.refresh()
+        with self._lock:
+            number = self.matches.find_alike(text, tag, target_tag)
+            pair = None if number is None else self.log.pairs[number]
+        return swap(pair, normal(text)) if pair else None
 
     def match(self, text: str, tag: str = "", target_tag: str = "") -> Match | None:
         """Return the pair whose source is a text, else the one that is most like it, if one is alike enough."""

@@ -83,10 +83,10 @@ class Recollection:
             return log_p
         weight = near.weight[rows]
         shares = np.log(np.maximum(weight[:, None] * near.token_shares[rows], LEAST_SHARE))
-        row, token, share, rest = (
+        row, token, share, of_model = (
             torch.from_numpy(each).to(log_p.device) for each in (rows, near.tokens[rows], shares, np.log1p(-weight))
         )
-        log_p[row] += rest[:, None].to(log_p.dtype)
+        log_p[row] += of_model[:, None].to(log_p.dtype)
         row = row[:, None].expand(token.shape)
         log_p[row, token] = torch.logaddexp(log_p[row, token], share.to(log_p.dtype))
         return log_p

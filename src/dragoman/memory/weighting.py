@@ -22,17 +22,17 @@ class Weighting:
     """Turn distances into weights. Shapes: R states, k neighbours."""
 
     scale: float = 1.0
-    "the distance that counts as 1: the median of the nearest ones in the fit"
-    sharpness: float = 10.0
+    "the squared distance that counts as 1: the median of the nearest ones in the fit, else the variance of the states"
+    sharpness: float = 20.0
     "how much less a neighbour counts that is one unit farther away, in nats"
-    offset: float = 0.0
+    offset: float = -1.5
     slope: float = 5.0
-    agreement: float = 0.0
+    agreement: float = 2.5
     "what the share of the most frequent token among the neighbours adds"
 
     @classmethod
     def guess(cls, vectors: Floats) -> "Weighting":
-        """Return a weighting for states (N, M) that are too few to fit one."""
+        """Return a weighting for states (N, M) that are too few to fit one: what fits to others, by their variance."""
         return cls(scale=max(float(vectors.var(0).sum()), 1e-6))
 
     def neighbours(self, distances: Floats) -> NDArray[np.float64]:
