@@ -227,6 +227,33 @@ class Confidence:
     "number of turns with and without the record where time is measured"
 
 
+@dataclass(frozen=True)
+class Remembering:
+    """Measure what a memory of approved pairs gains in a new domain, what it leaves alone, and what it costs.
+
+    $ python -m benchmarks remembering -m runs/general --pairs new.train.tsv --test new.test.tsv --other old.test.tsv
+    """
+
+    model: Model
+    "model folder, run folder or hub:USER/NAME"
+    pairs: Annotated[str, tyro.conf.arg(metavar="CORPUS")]
+    "pairs of the new domain, which the model was not trained on, in the order of their documents"
+    test: Annotated[str, tyro.conf.arg(metavar="CORPUS")]
+    "other pairs of the new domain"
+    other: Annotated[str, tyro.conf.arg(metavar="CORPUS")]
+    "pairs of the model's own domain, or of a third one, which the memory should leave alone"
+    sizes: tuple[int, ...] = (500, 2_000, 12_000)
+    "numbers of pairs that memories have"
+    sentences: int = 200
+    "number of sentences of each test"
+    documents: int = 3
+    "number of documents of 300 sentences that are translated and corrected, sentence by sentence"
+    threads: int = 1
+    "CPU threads"
+    rounds: int = 3
+    "number of turns with and without the memory where time is measured"
+
+
 MEASUREMENTS = {
     "training": Training,
     "quality": Quality,
@@ -237,6 +264,7 @@ MEASUREMENTS = {
     "serving": Serving,
     "verbatim": Verbatim,
     "confidence": Confidence,
+    "remembering": Remembering,
 }
 
 

@@ -253,35 +253,43 @@ class Memory:
         return read_base(folders[-1], self.model) if folders else Base(Reduction.whole(self.model.output.in_features))
 
     def tidy(self, progress: Progress = lambda done, total: None, least: int = 1) -> bool:
-        """Make the states of all pairs anew, if `least` pairs or more have been added since; return whether it did.
+        """Write the states of all pairs to the disk, if `least` pairs or more have none there; return whether it did.
 
-        That gives searches one index, and the weighting more pairs to be fitted to.
+        That gives searches one index, and the weighting more pairs to be fitted to. Searches go on meanwhile.
         """
-        with lock_file(self.folder / LOCK, wait=True), self._lock:
+        with lock_file(self.folder / LOCK, wait=True):
             self.refresh()
             if len(self.log.pairs) - self._base.pairs < least:
                 return False
+            base = self._make_base(progress)
             before = self._states_folders()
             number = int(before[-1].name.removeprefix("states-")) + 1 if before else 1
-            base = self._make_base(progress)
             with new_folder(self.folder / f"states-{number:06}") as draft:
                 write_base(draft, base)
             for folder in before:
                 delete_folder(folder)
+        with self._lock:
             self._base, self._tail, self._recollection = self._read_base(), [], None
-            return True
+            self._read = self._base.pairs
+        return True
 
     def _make_base(self, progress: Progress) -> Base:
-        numbers = [number for number, pair in enumerate(self.log.pairs) if pair]
+        """Return the states of all pairs; those on the disk are used again until there are twice as many pairs."""
+        base, count = self._base, len(self.log.pairs)
+        extends = base.states is not None and base.weighting is not None and count < 2 * base.pairs
+        columns: list[tuple[Any, Ints, Ints]] = []
+        reduction = base.reduction
+        if extends and base.states:
+            kept = [self.log.pairs[number] is not None for number in base.states.pairs.tolist()]
+            columns.append((base.states.index.keys[kept], base.states.tokens[kept], base.states.pairs[kept]))
+        numbers = [n for n in range(base.pairs if extends else 0, count) if self.log.pairs[n]]
         blocks = -(-len(numbers) // BLOCK)
         first: list[Vectors] = []
-        reduction = self._base.reduction
-        columns: list[tuple[Any, Ints, Ints]] = []
         done = 0
         for block in range(blocks):
             chosen = numbers[block::blocks]  # pairs from everywhere, so that those of the first block stand for all
             batches = list(self._vectors(chosen))
-            if not block and batches:
+            if not extends and not first and batches:
                 first = batches
                 vectors = np.concatenate([batch.vectors for batch in batches])
                 few = len(vectors) < REDUCED_FROM
@@ -289,8 +297,8 @@ class Memory:
             columns += [(reduction(batch.vectors).astype(KEY), batch.tokens, batch.pairs) for batch in batches]
             progress(done := done + len(chosen), len(numbers))
         if not columns:
-            return Base(reduction, pairs=len(self.log.pairs))
+            return Base(reduction, pairs=count)
         keys, tokens, pairs = (np.concatenate(column) for column in zip(*columns, strict=True))
         states = States.from_keys(keys.astype(np.float32), tokens, pairs)
-        weighting = fit_held_out(first, reduction, states)
-        return Base(reduction, weighting, states, len(self.log.pairs), states.index.measure_recall())
+        weighting = base.weighting if extends else fit_held_out(first, reduction, states)
+        return Base(reduction, weighting, states, count, states.index.measure_recall())
