@@ -101,8 +101,8 @@ def slowdown(plain: Translator, translator: Translator, pairs: Pairs, rounds: in
     for size in (1, BATCH):
         blocks = [ids[start : start + size] for start in range(0, len(ids), size)]
 
-        def search(of: Translator, blocks: Sequence[list[list[int]]] = blocks) -> int:
-            return sum(len(each[0].tokens) for block in blocks for each in of.engine.search(block, greedy))
+        def search(translator: Translator, blocks: Sequence[list[list[int]]] = blocks) -> int:
+            return sum(len(each[0].tokens) for block in blocks for each in translator.engine.search(block, greedy))
 
         contenders = [Contender("without", lambda: search(plain)), Contender("with", lambda: search(translator))]
         time_in_turn(contenders, rounds)

@@ -237,7 +237,7 @@ def test_tail_and_tidied_states_say_the_same(make, folder: Path, pairs):
     assert tail.state_count == tidied.state_count
 
 
-def test_many_pairs_have_smaller_keys_and_a_fit(make, folder: Path, pairs, monkeypatch: pytest.MonkeyPatch):
+def test_many_pairs_have_small_keys_and_a_fit(make, folder: Path, pairs, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(memory_module, "REDUCED_FROM", 200)
     monkeypatch.setattr(memory_module, "KEY_SIZE", 8)
     monkeypatch.setattr("dragoman.memory.base.FEWEST_FITTED", 50)
