@@ -14,7 +14,7 @@ from dragoman.documents.document import Document, DocumentConfig, Skipped, Span,
 from dragoman.documents.elements import Element, decode_xml, read_tree, sole_section, write_cdata
 from dragoman.documents.encoding import as_pairs, resolve_references
 from dragoman.documents.inline import Fragment, Inline, disambiguate, flow_text, split_translation
-from dragoman.documents.messages import Entry, Form, Plural, entry_passages, missing_keys
+from dragoman.documents.messages import Entry, Form, Plural, catalogue
 from dragoman.errors import plural
 
 FORM = "Android's strings.xml"
@@ -49,8 +49,7 @@ def parse_android(data: bytes, config: DocumentConfig) -> Document:
     strings = list(entries(original, root, skipped)) if is_translated(root) else []
     if not is_translated(root):
         skipped.append(Skipped(line_number(original, root.start), "marked as not for translation: left untranslated"))
-    skipped += missing_keys([entry.key for entry in strings], config)
-    return Document(original, encoding, entry_passages(original, strings, config, skipped), skipped)
+    return catalogue(original, encoding, strings, config, skipped)
 
 
 def entries(original: str, root: Element, skipped: list[Skipped]) -> Iterator[Entry | Plural]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from dragoman.documents.document import Document, DocumentConfig, Skipped, Span, has_letter, line_number
 from dragoman.documents.elements import Element, decode_xml, plain_text, read_tree, text_entry
 from dragoman.documents.encoding import as_pairs, decode
-from dragoman.documents.messages import Entry, Form, Plural, entry_passages, missing_keys
+from dragoman.documents.messages import Entry, Form, Plural, catalogue
 from dragoman.text.plurals import CATEGORIES
 
 SPACE = re.compile(r"(?:\s|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n\r\u2028\u2029]*+)*+")
@@ -35,8 +35,7 @@ def parse_strings(data: bytes, config: DocumentConfig) -> Document:
         at = error.args[1] if len(error.args) > 1 else None
         line = 0 if at is None else line_number(original, at)
         return Document(original, encoding, [], [Skipped(line, f"not .strings ({error.args[0]})")], readable=False)
-    skipped += missing_keys([entry.key for entry in strings], config)
-    return Document(original, encoding, entry_passages(original, strings, config, skipped), skipped)
+    return catalogue(original, encoding, strings, config, skipped)
 
 
 def string_entries(original: str, skipped: list[Skipped]) -> Iterator[Entry]:
@@ -111,8 +110,7 @@ def parse_plist(data: bytes, config: DocumentConfig) -> Document:
         return Document(original, encoding, [], [root], readable=False)
     skipped: list[Skipped] = []
     strings = list(plist_entries(original, root, skipped))
-    skipped += missing_keys([entry.key for entry in strings], config)
-    return Document(original, encoding, entry_passages(original, strings, config, skipped), skipped)
+    return catalogue(original, encoding, strings, config, skipped)
 
 
 def plist_entries(original: str, root: Element, skipped: list[Skipped]) -> Iterator[Entry | Plural]:

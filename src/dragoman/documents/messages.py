@@ -7,6 +7,7 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -14,7 +15,10 @@ from typing import Any
 
 from dragoman.documents.document import (
     Content,
+    Document,
     DocumentConfig,
+    Label,
+    Message,
     Passage,
     Skipped,
     Span,
@@ -23,6 +27,7 @@ from dragoman.documents.document import (
     skipped_lines,
     translatable_lines,
 )
+from dragoman.documents.encoding import Encoding
 from dragoman.documents.icu import COMPLEX, MAX_SENTENCES, Argument, Choice, Sentence, hoist, parse, quote, write
 from dragoman.errors import UsageError
 from dragoman.text.plurals import Numbers, as_number, numbers_of, sources_of
@@ -38,13 +43,17 @@ NUMBER = re.compile(
 
 @dataclass(frozen=True)
 class Entry:
-    """A string of a file: its key, its text without escapes, where it is written, and how a text is written there."""
+    """A string of a file: its key, its text without escapes, where it is written, and how a text is written there.
+
+    `place`: a number for the keys that this key is below.
+    """
 
     key: str
     text: str
     start: int
     end: int
     write: Callable[[str], str]
+    place: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,16 @@ class Plural:
     forms: tuple[Form, ...]
     kind: str = "plural"
     between: str = "\n"
+
+    @property
+    def start(self) -> int:
+        """Where its first form begins."""
+        return self.forms[0].start
+
+    @property
+    def place(self) -> int:
+        """That of its strings; see `Entry`."""
+        return self.forms[0].entry.place
 
 
 @dataclass(frozen=True)
@@ -262,6 +281,42 @@ def describe_keys(key: str, known: Sequence[str]) -> str:
     return f"{hint}texts are under {', '.join(known[:SHOWN])}{', ...' if len(known) > SHOWN else ''}"
 
 
+def catalogue(
+    original: str,
+    encoding: Encoding,
+    entries: Iterable[Entry | Plural],
+    config: DocumentConfig,
+    skipped: list[Skipped],
+    labels: Iterable[Label] = (),
+    icu: bool = False,
+) -> Document:
+    """Return the document of a program's strings; see `entry_passages`. Raise UsageError where no key is wanted."""
+    entries = list(entries)
+    skipped += missing_keys([entry.key for entry in entries], config)
+    passages = entry_passages(original, entries, config, skipped, icu)
+    messages = entry_messages(original, entries, icu)
+    return Document(original, encoding, [*passages, *labels], skipped, messages=messages)
+
+
+def entry_messages(original: str, entries: Sequence[Entry | Plural], icu: bool) -> Iterator[Message]:
+    """Yield what entries say. A message with branches, or one that is not valid, has no forms."""
+    icu = icu or in_message_format(entries)
+    for entry in entries:
+        forms: dict[str, str] = {}
+        if isinstance(entry, Plural):
+            forms = {original[slice(*form.category)]: form.entry.text for form in entry.forms}
+        else:
+            with suppress(ValueError):
+                tree = phrase_of(entry.text, DocumentConfig(), icu).tree
+                forms = {"other": tree.texts[-1]} if isinstance(tree, Wording) else {}
+        yield Message((entry.key, entry.place), entry.start, forms)
+
+
+def in_message_format(entries: Iterable[Entry | Plural]) -> bool:
+    """Return whether one of the texts can be nothing else than ICU MessageFormat."""
+    return any(isinstance(entry, Entry) and COMPLEX.search(entry.text) for entry in entries)
+
+
 def entry_passages(
     original: str, entries: Iterable[Entry | Plural], config: DocumentConfig, skipped: list[Skipped], icu: bool = False
 ) -> list[Passage]:
@@ -270,7 +325,7 @@ def entry_passages(
     icu: whether all texts are in ICU MessageFormat; else they are if one of them can be nothing else.
     """
     entries = [entry for entry in entries if not config.keys or entry.key in config.keys]
-    icu = icu or any(isinstance(entry, Entry) and COMPLEX.search(entry.text) for entry in entries)
+    icu = icu or in_message_format(entries)
     passages: list[Passage] = []
     reasons: list[tuple[int, str]] = []
     for entry in entries:
@@ -280,8 +335,7 @@ def entry_passages(
             elif (phrase := phrase_of(entry.text, config, icu)).texts:
                 passages.append(Passage(entry.start, entry.end, phrase.texts, partial(render_entry, entry, phrase)))
         except ValueError as error:
-            start = entry.start if isinstance(entry, Entry) else entry.forms[0].start
-            reasons.append((start, f"'{entry.key}' is no message in ICU MessageFormat: {error}"))
+            reasons.append((entry.start, f"'{entry.key}' is no message in ICU MessageFormat: {error}"))
     skipped += skipped_lines(original, sorted(reasons))
     return find_accelerators(passages)
 

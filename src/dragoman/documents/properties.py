@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dragoman.documents.document import SURROGATES, Document, DocumentConfig, Skipped, line_number
 from dragoman.documents.encoding import as_pairs, decode
 from dragoman.documents.icu import COMPLEX
-from dragoman.documents.messages import Entry, entry_passages, missing_keys
+from dragoman.documents.messages import Entry, catalogue
 from dragoman.errors import plural
 
 END = r"\r\n|\r|\n|\Z"
@@ -54,10 +54,8 @@ def parse_properties(data: bytes, config: DocumentConfig) -> Document:
                 damage = Skipped(place, "not .properties (a \\u without four digits)")
                 return Document(original, encoding, [], [damage], readable=False)
             values.append(Value(unescape(line["key"]), unescape(line["value"]), *line.span("value")))
-    skipped += missing_keys([value.key for value in values], config)
     limit = 0x80 if original.isascii() else 0x100 if encoding.name == "latin-1" else 0x110000
-    passages = [*entry_passages(original, entries(original, values, limit, skipped), config, skipped)]
-    return Document(original, encoding, passages, skipped)
+    return catalogue(original, encoding, entries(original, values, limit, skipped), config, skipped)
 
 
 def entries(original: str, values: list[Value], limit: int, skipped: list[Skipped]) -> Iterator[Entry]:
