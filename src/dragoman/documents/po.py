@@ -23,7 +23,6 @@ from dragoman.documents.document import (
 from dragoman.documents.encoding import decode
 from dragoman.documents.icu import COMPLEX, Choice, write
 from dragoman.documents.messages import Phrase, phrase_of, with_signs, worded
-from dragoman.errors import plural
 from dragoman.text.plurals import Numbers, numbers_by_category
 
 LINE = re.compile(
@@ -48,7 +47,6 @@ class Message:
     stale: bool = False  # whether it is a guess of msgmerge: the message has changed since it was translated
     is_icu: bool = False  # by its flag
     mark: tuple[int, str] | None = None  # where a mark is inserted that makes it fuzzy, and the mark
-    unreadable: bool = False
 
     def add(self, key: str, span: Span, string: str) -> None:
         """Append what is inside `string`, a quoted string at `span`, to the string of a keyword."""
@@ -73,16 +71,21 @@ class Message:
 
 
 def parse_po(data: bytes, config: DocumentConfig) -> Document:
-    """Return the document whose texts are the untranslated messages. Its `skipped` says which lines are not PO."""
+    """Return the document whose texts are the untranslated messages; none where a line is not PO, as `skipped` says."""
     declared = CHARSET.search(data)
     original, encoding = decode(data, declared[1].decode("ascii", "replace") if declared else "")
     passages: list[Passage] = []
-    bad_lines: list[int] = []
     reasons: list[tuple[int, str]] = []
     by_form = numbers_of_forms("")
     left = Counter({"translated before": 0, "fuzzy": 0})
-    message = None
-    for message in messages(original, bad_lines):
+    try:
+        entries = [*messages(original)]
+    except BadLine as error:
+        damage = Skipped(error.args[0], "not PO (no line of a message, or not in its place)")
+        return Document(original, encoding, [], [damage], readable=False)
+    if not entries:
+        return Document(original, encoding, [], [Skipped(0, "not PO (there is no message in it)")], readable=False)
+    for message in entries:
         header = message.strings.get("msgstr", "")
         if not message.strings.get("msgid"):
             by_form = numbers_of_forms(polib.unescape(header)) if header else by_form
@@ -90,28 +93,24 @@ def parse_po(data: bytes, config: DocumentConfig) -> Document:
             left["fuzzy"] += 1
         elif message.translated and not (message.stale or config.all):
             left["translated before"] += 1
-        elif not message.unreadable:
+        else:
             try:
                 passages.extend(missing_translations(original, message, by_form, config))
             except ValueError as error:
                 reason = f"no message in ICU MessageFormat: {error}; left untranslated"
                 reasons.append((message.spans["msgid"].start, reason))
     skipped = [*skipped_lines(original, reasons)]
-    if not message:
-        skipped.append(Skipped(bad_lines[0] if bad_lines else 0, "not PO (there is no message in it)"))
-    elif bad_lines:
-        lines = plural(len(bad_lines), "line")
-        reason = f"not PO: {lines}, the first here; the messages that they are in are left untranslated"
-        skipped.append(Skipped(bad_lines[0], reason))
-    return Document(
-        original, encoding, find_accelerators(passages), skipped, readable=message is not None, left=left, mark="fuzzy"
-    )
+    return Document(original, encoding, find_accelerators(passages), skipped, left=left, mark="fuzzy")
 
 
-def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
-    """Yield the messages that are not obsolete; add the numbers of unreadable lines to `bad_lines`."""
+class BadLine(Exception):
+    """A line is not PO; the argument is its number."""
+
+
+def messages(original: str) -> Iterator[Message]:
+    """Yield the messages that are not obsolete. Raise BadLine."""
     message = Message()
-    key, offset, after_blank = "", 0, False
+    key, offset = "", 0
     for number, line in enumerate(original.split("\n"), start=1):
         match = LINE.fullmatch(line)
         comment = match["comment"] if match else None
@@ -122,19 +121,12 @@ def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
             message, key = Message(), ""
         if match and not message.lines:
             message.mark = fuzzy_mark(match, offset, message.mark)
-        if not match or (comment is None and match["key"] in message.lines):
-            if not match and after_blank and message.complete:  # of another entry, then
-                yield message
-                message, key = Message(), ""
-            bad_lines.append(number)
-            message.unreadable = True
-        elif comment is None:
+        if not match or (comment is None and (match["key"] in message.lines or not (match["key"] or key))):
+            raise BadLine(number)
+        if comment is None:
             key = match["key"] or key
-            if key:
-                start, end = match.span("string")
-                message.add(key, Span(offset + start, offset + end), match["string"])
-            else:
-                bad_lines.append(number)
+            start, end = match.span("string")
+            message.add(key, Span(offset + start, offset + end), match["string"])
         elif comment.startswith("#."):
             message.limit = int(limit[1]) if (limit := LIMIT.search(comment)) else message.limit
         elif comment.startswith("#|"):
@@ -143,9 +135,6 @@ def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
             flags = re.split(r"[,\s]+", comment)
             message.fuzzy = message.fuzzy or "fuzzy" in flags
             message.is_icu = message.is_icu or "icu-message-format" in flags
-        after_blank = comment is not None and not comment.strip()
-        if after_blank and not message.lines:  # what was unreadable was no part of the entry that begins now
-            message.unreadable = False
         offset += len(line) + 1
     if message.complete:
         yield message
