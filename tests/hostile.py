@@ -329,6 +329,8 @@ HOSTILE = [
           ("surrogate", b"a&#xD800;b", "replacement-character", "a\ufffdb"),
       )],
     # XLIFF.
+    Hostile("messages", {f"a.{side}.json": json.dumps({**dict(enumerate(texts)), side: "x"}, separators=(",\n", ":")).encode()
+            for side, texts in zip(("en", "ko"), zip(*CLEAN, strict=True), strict=True)}, "unmatched", CLEAN),
     Hostile("XLIFF draft", {"a.xlf": xliff_12(CLEAN).replace(b"</body>", DRAFT)}, "unfinished", CLEAN),
     Hostile("XLIFF cut off", {"a.xlf": xliff_12(CLEAN)[:-30]}, "unreadable", "a.xlf: not a readable XLIFF file"),
     Hostile("XLIFF of another root", {"a.xliff": tmx(CLEAN)}, "unreadable", "its root is 'tmx'"),

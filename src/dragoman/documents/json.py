@@ -4,21 +4,33 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from dragoman.documents.document import SURROGATES, Document, DocumentConfig, Label, Skipped, Span
+from dragoman.documents.document import (
+    SURROGATES,
+    Document,
+    DocumentConfig,
+    Label,
+    Skipped,
+    Span,
+    line_number,
+)
 from dragoman.documents.encoding import decode
 from dragoman.documents.messages import Entry, Form, Plural, catalogue
 from dragoman.documents.structure import PATH_LENGTH, below, is_language, no_messages
 from dragoman.errors import plural
-from dragoman.text.plurals import CATEGORIES
+from dragoman.text.plurals import CATEGORIES, whole_numbers
 
 SPACE = re.compile(r"[ \t\n\r]*")
 ATOM = re.compile(r"true|false|null|NaN|-?Infinity|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 STRING = json.JSONDecoder()
 LOCALE = re.compile(r'"@@locale"\s*:\s*("[\w-]{0,40}")')
 PLURAL_KEY = re.compile(rf"(?P<ordinal>_ordinal)?_(?P<category>{'|'.join(CATEGORIES)})$")  # of i18next
+OLD_PLURAL = "_plural"  # of i18next 3, behind the key of the singular
+PIPE = " | "
+SIDES = re.compile(r"\{(?:n|count)\}[^|\n]{0,200} \| | \| [^|\n]{0,200}\{(?:n|count)\}")  # which only Vue I18n has
 MAX_INDENT = 1000
 
 
@@ -54,7 +66,31 @@ def parse_json(data: bytes, config: DocumentConfig, arb: bool = False) -> Docume
     if reason:
         return Document(original, encoding, [], [Skipped(line, reason)], readable=False)
     locales = (Label(*match.span(1), write_locale) for match in LOCALE.finditer(original) if arb)
-    return catalogue(original, encoding, entries(original, strings, write), config, [], locales, arb)
+    found = list(entries(original, strings, write))
+    if any(SIDES.search(string.text) for string in strings):
+        found = [with_sides(entry) if isinstance(entry, Entry) else entry for entry in found]
+    return catalogue(original, encoding, found, config, old_plurals(original, strings, config), locales, arb)
+
+
+def with_sides(entry: Entry) -> Entry:
+    """Return a string of Vue I18n, which has its plural forms between pipes, with each as a line."""
+    if "\n" in entry.text or entry.text.count(PIPE) not in (1, 2):
+        return entry
+    return replace(entry, text=entry.text.replace(PIPE, "\n"), write=lambda text: entry.write(text.replace("\n", PIPE)))
+
+
+def old_plurals(original: str, strings: Sequence[String], config: DocumentConfig) -> list[Skipped]:
+    """Return what to say of plurals such as "item" and "item_plural", of which a language may need more or fewer."""
+    keys = {(string.place, string.key) for string in strings}
+    plurals = [
+        string
+        for string in strings
+        if string.key.endswith(OLD_PLURAL) and (string.place, string.key.removesuffix(OLD_PLURAL)) in keys
+    ]
+    if not plurals or not config.target or whole_numbers(config.target).keys() == {"one", "other"}:
+        return []
+    reason = f"{plural(len(plurals), 'key')} such as '{plurals[0].key}', of i18next 3, lack forms of '{config.target}'"
+    return [Skipped(line_number(original, plurals[0].start), f"{reason}: keys with _one and _other get them")]
 
 
 def in_languages(strings: Sequence[String], config: DocumentConfig) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 from dragoman.documents.document import (
@@ -33,6 +33,8 @@ from dragoman.errors import UsageError
 from dragoman.text.plurals import Numbers, as_number, numbers_of, sources_of
 
 SHOWN = 20  # keys that a message names
+COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
+LAST_LINE = re.compile(r"\A.*?(?=\r?\n[^\n]*\Z)", re.DOTALL)  # what is before it
 # What stands for the number in plural forms: of printf, of Qt, in the braces of Python, i18next, Ruby and others.
 NUMBER = re.compile(
     r"""%(?:\d{1,2}\$|\(\w{1,40}\))?[-+0',]{0,3}(?:[hlqjzt]{0,2}[diu]|[s@]) | %L?[1n](?!\w)
@@ -376,13 +378,21 @@ def with_signs(text: str) -> Sentence:
 def render_plural(
     original: str, plural: Plural, forms: Mapping[str, Form], phrase: Phrase, translations: Sequence[str]
 ) -> Content:
-    """Yield the plural forms of the translation; forms: which form of the source each category is written as."""
-    between = original[plural.forms[-2].end : plural.forms[-1].start] if len(plural.forms) > 1 else plural.between
+    """Yield the plural forms of the translation; forms: which form of the source each category is written as.
+
+    What is before a form, such as a comment, stays there; forms that are new have no comments.
+    """
+    before = {after: original[form.end : after.start] for form, after in pairwise(plural.forms)}
+    between = [plural.between, *before.values()][-1]
+    if between.strip(", \t\r\n"):
+        between = LAST_LINE.sub("", between)
     translated = phrase.translated(translations)
     assert isinstance(translated, Choice)
-    for number, (form, text) in enumerate(zip(forms.values(), translated.branches.values(), strict=True)):
+    for number, ((name, form), text) in enumerate(zip(forms.items(), translated.branches.values(), strict=True)):
+        is_new = original[slice(*form.category)] != name
         if number:
-            yield between
-        yield original[form.start : form.category.start] + [*forms][number]
+            yield between if is_new else before.get(form, between)
+        head = original[form.start : form.category.start]
+        yield (COMMENT.sub("", head) if is_new else head) + name
         yield original[form.category.end : form.entry.start] + form.entry.write(text)
         yield original[form.entry.end : form.end]

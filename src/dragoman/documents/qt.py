@@ -30,7 +30,7 @@ from dragoman.documents.elements import ATTRIBUTE, CDATA, Element, decode_xml, r
 from dragoman.documents.encoding import resolve_references
 from dragoman.documents.icu import Argument, Choice, Sentence
 from dragoman.documents.messages import Phrase, worded
-from dragoman.text.plurals import MILLION, numbers_of
+from dragoman.text.plurals import whole_numbers
 
 MAX_INDENT = 1000
 MAX_FORMS = 6  # of a number, of which no language has more
@@ -256,15 +256,6 @@ def names_of_forms(language: str, count: int) -> list[str]:
     if language in WITHOUT_FORMS or count == 1:
         names = ["other"]
     return (names + ["other"] * count)[:count] if count else names
-
-
-def whole_numbers(language: str) -> dict[str, Sequence[float]]:
-    """Return the plural categories of a language with whole numbers that each is used for."""
-    return {
-        category: whole
-        for category, numbers in numbers_of(language).items()
-        if (whole := [number for number in numbers if number != MILLION and number == int(number)])
-    }
 
 
 def without_type(tag: str) -> str:
