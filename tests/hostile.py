@@ -185,6 +185,10 @@ def json_line(data: bytes) -> dict[str, bytes]:
     return {"a.jsonl": jsonl(CLEAN[:AT]) + data + b"\n" + jsonl(CLEAN[AT:])}
 
 
+def json_strings(texts: Sequence[str], key: str) -> bytes:
+    return json.dumps({**dict(enumerate(texts)), key: "x"}, separators=(",\n", ":")).encode()
+
+
 def po_message(data: str) -> dict[str, bytes]:
     return {"a.po": po(CLEAN) + f"\n{data}\n".encode()}
 
@@ -328,8 +332,8 @@ HOSTILE = [
           ("NUL", b"a\0b", "nul", "a\0b"), ("escape", b"a&#27;b", "control-character", "a\x1bb"),
           ("surrogate", b"a&#xD800;b", "replacement-character", "a\ufffdb"),
       )],
-    # XLIFF.
-    Hostile("messages", {f"a.{side}.json": json.dumps({**dict(enumerate(texts)), side: "x"}, separators=(",\n", ":")).encode()
+    # Messages, XLIFF.
+    Hostile("messages", {f"a.{side}.json": json_strings(texts, side)
             for side, texts in zip(("en", "ko"), zip(*CLEAN, strict=True), strict=True)}, "unmatched", CLEAN),
     Hostile("XLIFF draft", {"a.xlf": xliff_12(CLEAN).replace(b"</body>", DRAFT)}, "unfinished", CLEAN),
     Hostile("XLIFF cut off", {"a.xlf": xliff_12(CLEAN)[:-30]}, "unreadable", "a.xlf: not a readable XLIFF file"),

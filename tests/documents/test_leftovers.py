@@ -2,11 +2,12 @@
 
 import io
 import json
+import re
 import zipfile
 
 import pytest
 from test_apps import filled
-from test_archives import ARCHIVES
+from test_archives import ARCHIVES, docx
 
 from dragoman.documents import read_document
 
@@ -97,3 +98,15 @@ def test_package_of_a_book_says_its_new_language_everywhere():
         new = book.read(name).decode()
     assert '<package xml:lang="de"' in new
     assert '<dc:title xml:lang="fr"' in new
+
+
+@pytest.mark.parametrize("word", ["new ", ""])
+def test_insertion_of_which_no_word_is_left_is_dropped(word: str):
+    runs = [f'<w:r><w:t xml:space="preserve">{text}</w:t></w:r>' for text in ("A ", "very ", "old dog.")]
+    document = read_document(docx(f'<w:p>{runs[0]}<w:ins w:id="1">{runs[1]}</w:ins>{runs[2]}</w:p>'), ".docx")
+    (text,) = document.texts
+    new = document.fill([re.sub("very ?", word, text.replace("dog", "cat"))])
+    with zipfile.ZipFile(io.BytesIO(new)) as archive:
+        body = archive.read("word/document.xml").decode()
+    assert "cat" in body
+    assert ("<w:ins" in body, "</w:ins>" in body) == (bool(word), bool(word))

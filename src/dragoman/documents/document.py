@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from dragoman.data.lines import Kind
 from dragoman.documents.encoding import Encoding
 from dragoman.errors import UsageError, plural
 from dragoman.text import verbatim
-from dragoman.text.accelerators import Accelerator, convention, find, place_in_menus
+from dragoman.text.accelerators import Accelerator, place_in_menus
 from dragoman.text.faults import is_empty
 
 UNREADABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and what stands for bytes that are not characters
@@ -254,19 +254,6 @@ class Document:
             position = passage.end
             index += 1 + len(inside)
         return "".join([*pieces, self.original[position : span.end]])
-
-
-def find_accelerators(passages: Iterable[Passage]) -> list[Passage]:
-    """Return the passages of a program's messages; those with an accelerator have it apart from their text."""
-    passages = list(passages)
-    marker = convention(passage.texts[0] for passage in passages if len(passage.texts) == 1)
-    found_in = ((passage, find(passage.texts[0], marker) if len(passage.texts) == 1 else None) for passage in passages)
-    return [
-        replace(passage, texts=(accelerator.text,), accelerator=accelerator)
-        if accelerator and has_letter(accelerator.text)
-        else passage
-        for passage, accelerator in found_in
-    ]
 
 
 class Change(NamedTuple):

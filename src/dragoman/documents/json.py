@@ -15,7 +15,6 @@ from dragoman.documents.document import (
     Label,
     Skipped,
     Span,
-    line_number,
 )
 from dragoman.documents.encoding import decode
 from dragoman.documents.messages import Entry, Form, Plural, catalogue
@@ -69,7 +68,7 @@ def parse_json(data: bytes, config: DocumentConfig, arb: bool = False) -> Docume
     found = list(entries(original, strings, write))
     if any(SIDES.search(string.text) for string in strings):
         found = [with_sides(entry) if isinstance(entry, Entry) else entry for entry in found]
-    return catalogue(original, encoding, found, config, old_plurals(original, strings, config), locales, arb)
+    return catalogue(original, encoding, found, config, old_plurals(strings, config), locales, arb)
 
 
 def with_sides(entry: Entry) -> Entry:
@@ -79,7 +78,7 @@ def with_sides(entry: Entry) -> Entry:
     return replace(entry, text=entry.text.replace(PIPE, "\n"), write=lambda text: entry.write(text.replace("\n", PIPE)))
 
 
-def old_plurals(original: str, strings: Sequence[String], config: DocumentConfig) -> list[Skipped]:
+def old_plurals(strings: Sequence[String], config: DocumentConfig) -> list[tuple[int, str]]:
     """Return what to say of plurals such as "item" and "item_plural", of which a language may need more or fewer."""
     keys = {(string.place, string.key) for string in strings}
     plurals = [
@@ -90,7 +89,7 @@ def old_plurals(original: str, strings: Sequence[String], config: DocumentConfig
     if not plurals or not config.target or whole_numbers(config.target).keys() == {"one", "other"}:
         return []
     reason = f"{plural(len(plurals), 'key')} such as '{plurals[0].key}', of i18next 3, lack forms of '{config.target}'"
-    return [Skipped(line_number(original, plurals[0].start), f"{reason}: keys with _one and _other get them")]
+    return [(plurals[0].start, f"{reason}: keys with _one and _other get them")]
 
 
 def in_languages(strings: Sequence[String], config: DocumentConfig) -> str:

@@ -22,7 +22,7 @@ from dragoman.documents.document import (
     Passage,
     Skipped,
     Span,
-    find_accelerators,
+    has_letter,
     replace_lines,
     skipped_lines,
     translatable_lines,
@@ -30,6 +30,7 @@ from dragoman.documents.document import (
 from dragoman.documents.encoding import Encoding
 from dragoman.documents.icu import COMPLEX, MAX_SENTENCES, Argument, Choice, Sentence, hoist, parse, quote, write
 from dragoman.errors import UsageError
+from dragoman.text.accelerators import convention, find
 from dragoman.text.plurals import Numbers, as_number, numbers_of, sources_of
 
 SHOWN = 20  # keys that a message names
@@ -288,13 +289,16 @@ def catalogue(
     encoding: Encoding,
     entries: Iterable[Entry | Plural],
     config: DocumentConfig,
-    skipped: list[Skipped],
+    reasons: list[tuple[int, str]],
     labels: Iterable[Label] = (),
     icu: bool = False,
 ) -> Document:
-    """Return the document of a program's strings; see `entry_passages`. Raise UsageError where no key is wanted."""
+    """Return the document of a program's strings; see `entry_passages`. Raise UsageError where no key is wanted.
+
+    reasons: why texts at these offsets are left alone, to which `entries` may add.
+    """
     entries = list(entries)
-    skipped += missing_keys([entry.key for entry in entries], config)
+    skipped = [*skipped_lines(original, sorted(reasons)), *missing_keys([entry.key for entry in entries], config)]
     passages = entry_passages(original, entries, config, skipped, icu)
     messages = entry_messages(original, entries, icu)
     return Document(original, encoding, [*passages, *labels], skipped, messages=messages)
@@ -340,6 +344,19 @@ def entry_passages(
             reasons.append((entry.start, f"'{entry.key}' is no message in ICU MessageFormat: {error}"))
     skipped += skipped_lines(original, sorted(reasons))
     return find_accelerators(passages)
+
+
+def find_accelerators(passages: Iterable[Passage]) -> list[Passage]:
+    """Return the passages of a program's messages; those with an accelerator have it apart from their text."""
+    passages = list(passages)
+    marker = convention(passage.texts[0] for passage in passages if len(passage.texts) == 1)
+    found_in = ((passage, find(passage.texts[0], marker) if len(passage.texts) == 1 else None) for passage in passages)
+    return [
+        replace(passage, texts=(accelerator.text,), accelerator=accelerator)
+        if accelerator and has_letter(accelerator.text)
+        else passage
+        for passage, accelerator in found_in
+    ]
 
 
 def render_entry(entry: Entry, phrase: Phrase, translations: Sequence[str]) -> Content:

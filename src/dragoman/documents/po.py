@@ -17,12 +17,11 @@ from dragoman.documents.document import (
     Passage,
     Skipped,
     Span,
-    find_accelerators,
     skipped_lines,
 )
 from dragoman.documents.encoding import decode
 from dragoman.documents.icu import COMPLEX, Choice, write
-from dragoman.documents.messages import Phrase, phrase_of, with_signs, worded
+from dragoman.documents.messages import Phrase, find_accelerators, phrase_of, with_signs, worded
 from dragoman.text.plurals import Numbers, numbers_by_category
 
 LINE = re.compile(
@@ -60,6 +59,12 @@ class Message:
         return {key: "".join(lines) for key, lines in self.lines.items()}
 
     @property
+    def choice(self) -> Choice:
+        """Return a message with a plural as a choice by its number; to be called when the entry has all its lines."""
+        sources = {"one": self.strings["msgid"], "other": self.strings["msgid_plural"]}
+        return Choice("n", "plural", {name: with_signs(polib.unescape(text)) for name, text in sources.items()})
+
+    @property
     def complete(self) -> bool:
         """Return whether the entry has a translation, though it may be empty."""
         return any(key.startswith("msgstr") for key in self.lines)
@@ -76,7 +81,7 @@ def parse_po(data: bytes, config: DocumentConfig) -> Document:
     original, encoding = decode(data, declared[1].decode("ascii", "replace") if declared else "")
     passages: list[Passage] = []
     reasons: list[tuple[int, str]] = []
-    by_form = numbers_of_forms("")
+    by_form = numbers_by_form("")
     left = Counter({"translated before": 0, "fuzzy": 0})
     try:
         entries = [*messages(original)]
@@ -88,7 +93,7 @@ def parse_po(data: bytes, config: DocumentConfig) -> Document:
     for message in entries:
         header = message.strings.get("msgstr", "")
         if not message.strings.get("msgid"):
-            by_form = numbers_of_forms(polib.unescape(header)) if header else by_form
+            by_form = numbers_by_form(polib.unescape(header)) if header else by_form
         elif message.fuzzy and not (message.stale or config.all):
             left["fuzzy"] += 1
         elif message.translated and not (message.stale or config.all):
@@ -154,7 +159,7 @@ def fuzzy_mark(line: re.Match[str], offset: int, before: tuple[int, str] | None)
     return before
 
 
-def numbers_of_forms(header: str) -> Numbers:
+def numbers_by_form(header: str) -> Numbers:
     """Return the plural forms by the formula in the header, '0' and so on, with numbers of each; none without one."""
     formula = PLURAL.search(header)
     try:
@@ -176,17 +181,15 @@ def missing_translations(
     keys = [key for key in message.strings if key.startswith("msgstr")]
     anew = message.stale or config.all
     empty = sorted((key for key in keys if anew or not message.strings[key]), key=lambda key: message.spans[key])
-    singular = polib.unescape(message.strings["msgid"])
     is_plural = "msgid_plural" in message.strings
     if is_plural:
-        sources = {"one": singular, "other": polib.unescape(message.strings["msgid_plural"])}
         forms = [key[len("msgstr[") : -1] or "0" for key in empty]
         if by_form and len(empty) == len(keys):  # xgettext writes two forms, whatever the language
             forms = sorted(by_form, key=int)
         numbers = {form: by_form.get(form) or ([1] if form == "0" and len(keys) > 1 else [2]) for form in forms}
-        branches = {name: with_signs(text) for name, text in sources.items()}
-        phrase = Phrase(worded(Choice("n", "plural", branches), config, by_category=numbers), str)
+        phrase = Phrase(worded(message.choice, config, by_category=numbers), str)
     else:
+        singular = polib.unescape(message.strings["msgid"])
         phrase = phrase_of(singular, config, message.is_icu or bool(COMPLEX.search(singular)))
     if not phrase.texts:
         return

@@ -22,14 +22,13 @@ from dragoman.documents.document import (
     Message,
     Passage,
     Skipped,
-    find_accelerators,
     line_number,
     skipped_lines,
 )
 from dragoman.documents.elements import ATTRIBUTE, CDATA, Element, decode_xml, read_tree, with_attributes
 from dragoman.documents.encoding import resolve_references
 from dragoman.documents.icu import Argument, Choice, Sentence
-from dragoman.documents.messages import Phrase, worded
+from dragoman.documents.messages import Phrase, find_accelerators, worded
 from dragoman.text.plurals import whole_numbers
 
 MAX_INDENT = 1000

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from dragoman.config.languages import base_language
 from dragoman.documents.document import (
     UNREADABLE,
     Document,
@@ -17,7 +18,6 @@ from dragoman.documents.document import (
     Skipped,
     Span,
     has_letter,
-    line_number,
 )
 from dragoman.documents.encoding import decode
 from dragoman.documents.messages import Entry, Form, Plural, catalogue
@@ -93,8 +93,8 @@ def parse_yaml(data: bytes, config: DocumentConfig) -> Document:
     UsageError where none of the keys occurs, naming those that there are.
     """
     original, encoding = decode(data)
-    skipped: list[Skipped] = []
-    reader = Reader(original, skipped)
+    reasons: list[tuple[int, str]] = []
+    reader = Reader(original, reasons)
     entries: list[Entry | Plural] = []
     reason, line = "", 0
     try:
@@ -105,15 +105,15 @@ def parse_yaml(data: bytes, config: DocumentConfig) -> Document:
         return Document(original, encoding, [], [Skipped(line, reason)], readable=False)
     languages = [key for key, is_open in reader.roots.items() if is_open and is_language(key.value)]
     roots = [Label(key.start, key.end, partial(write_root, key)) for key in languages if len(reader.roots) == 1]
-    return catalogue(original, encoding, entries, config, skipped, roots)
+    return catalogue(original, encoding, entries, config, reasons, roots)
 
 
 class Reader:
     """Reads the entries of YAML, and notes the paths of keys, and the keys at the root, on the way."""
 
-    def __init__(self, original: str, skipped: list[Skipped]):
+    def __init__(self, original: str, reasons: list[tuple[int, str]]):
         """Take the text, and where to say what is left alone."""
-        self.original, self.skipped = original, skipped
+        self.original, self.reasons = original, reasons
         self.line = 0
         self.resolvers: Mapping[str, Any] = {}  # by its first character, what makes a plain scalar another value
         self.paths: set[tuple[str, ...]] = set()
@@ -164,7 +164,7 @@ class Reader:
         if self.switches:
             values = plural(len(self.switches), "value")
             reason = f"{values} from here on that YAML 1.1 reads as true or false, such as 'yes': left untranslated"
-            self.skipped.append(Skipped(line_number(self.original, self.switches[0]), reason))
+            self.reasons.append((self.switches[0], reason))
 
     def note(self, node: Node, is_open: bool = False) -> tuple[str, ...]:
         """Return the path of what comes next in a node, a mapping or list if it `is_open`."""
@@ -293,6 +293,6 @@ def unfolded(text: str) -> str:
 
 def write_root(key: Scalar, source: str, target: str) -> str | None:
     """Return the key at the root of a catalogue, which is its language; None where it was not that of the texts."""
-    if source and re.split("[-_]", key.value)[0] != re.split("[-_]", source)[0]:
+    if source and base_language(key.value) != base_language(source):
         return None
     return flat(target.replace("-", "_") if "_" in key.value else target, key.style, False, key.in_flow)
