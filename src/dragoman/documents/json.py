@@ -65,10 +65,10 @@ def parse_json(data: bytes, config: DocumentConfig, arb: bool = False) -> Docume
     if reason:
         return Document(original, encoding, [], [Skipped(line, reason)], readable=False)
     locales = (Label(*match.span(1), write_locale) for match in LOCALE.finditer(original) if arb)
-    found = list(entries(original, strings, write))
+    messages = list(entries(original, strings, write))
     if any(SIDES.search(string.text) for string in strings):
-        found = [with_sides(entry) if isinstance(entry, Entry) else entry for entry in found]
-    return catalogue(original, encoding, found, config, old_plurals(strings, config), locales, arb)
+        messages = [with_sides(entry) if isinstance(entry, Entry) else entry for entry in messages]
+    return catalogue(original, encoding, messages, config, old_plurals(strings, config), locales, arb)
 
 
 def with_sides(entry: Entry) -> Entry:
