@@ -27,7 +27,7 @@ from dragoman.storage.writing import atomic_file, draft_of, name_errors
 MAX_PASSES = 10
 UNFIT = {"unreadable", "line-counts", "direction"}
 # Problems of which each is a row less.
-LEAVE_OUT = {"utf-8", "columns", "record", "fuzzy", "obsolete", "unfinished", "plural", "language"}
+LEAVE_OUT = {"utf-8", "columns", "record", "fuzzy", "obsolete", "unfinished", "plural", "language", "unmatched"}
 
 CorpusSets = Mapping[str, tuple[CorpusSpec, ...]]  # "train" first, then "dev" and "test" where there are any
 
@@ -109,7 +109,7 @@ def add_hits(report: CheckReport, corpus: CheckedCorpus, block: RowBlock, hits: 
         # The file in which a row is reported: that of the first hit that has the row.
         sides = [next(hit.side or 0 for hit in same if hit.rows[row]) for row in np.flatnonzero(rows)[:MAX_LOCATIONS]]
         names = corpus.spec.files
-        files = [display_path(names[side if len(names) == 2 else 0]) for side in sides]
+        files = [display_path(names[side if not corpus.spec.format else 0]) for side in sides]
         numbers = [block.numbers[row] for row in np.flatnonzero(rows)[:MAX_LOCATIONS]]
         locations = [f"{file}:{number}" for file, number in zip(files, numbers, strict=True)]
         report.add(rule, locations, int(rows.sum()))

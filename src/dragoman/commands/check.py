@@ -29,7 +29,7 @@ class Options:
     """
 
     corpora: Annotated[tyro.conf.Positional[tuple[str, ...]], Words]
-    "files of pairs (TSV, CSV, JSONL, Parquet, TMX, PO, XLIFF), or a source file and a target file; plain, .gz or .zst"
+    "pairs (TSV, CSV, JSONL, Parquet, TMX, PO, XLIFF, TS, XCSTRINGS), or source and target file; plain, .gz or .zst"
     dev: Annotated[tuple[str, ...], Words] = ()
     "dev pairs: checked as well, also for overlap with the training pairs"
     test: Annotated[tuple[str, ...], Words] = ()
