@@ -237,7 +237,7 @@ def test_tail_and_tidied_states_say_the_same(make, folder: Path, pairs):
     assert tail.state_count == tidied.state_count
 
 
-def test_many_pairs_have_small_keys_and_a_fit(make, folder: Path, pairs, monkeypatch: pytest.MonkeyPatch):
+def test_large_memory_has_small_keys_and_a_fit(make, folder: Path, pairs, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(memory_module, "REDUCED_FROM", 200)
     monkeypatch.setattr(memory_module, "KEY_SIZE", 8)
     monkeypatch.setattr("dragoman.memory.base.FEWEST_FITTED", 50)
@@ -334,6 +334,22 @@ def test_forgotten_text_is_gone_from_the_disk(make, folder: Path):
         assert memory.exact("one") is None
         assert memory.exact("two").target == "zwei"
         assert memory.recall().forgotten[0]
+
+
+def test_forgetting_the_last_of_several_brings_back_the_one_before(make, folder: Path):
+    memory = Memory(make([("one", "eins"), ("one", "ein")]), folder, *read_model(folder))
+    memory.forget([1])
+    assert memory.exact("one").target == "eins"
+    memory.forget([0])
+    assert memory.exact("one") is None
+
+
+def test_states_that_another_process_replaces_are_read_again(make, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    out = make([("one", "eins")])
+    (states,) = out.glob("states-*")
+    listed = [[out / "states-000000"], [states]]  # the first one is gone by now
+    monkeypatch.setattr(Memory, "_states_folders", lambda self: listed.pop(0))
+    assert Memory(out, folder, *read_model(folder)).state_count > 0
 
 
 def test_pair_without_a_side_or_with_an_unknown_tag_is_refused(make, folder: Path):

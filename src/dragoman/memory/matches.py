@@ -55,40 +55,46 @@ def swap(pair: ApprovedPair, text: str) -> str | None:
     return "".join([*parts, pair.target[end:]])
 
 
+Key = tuple[str, str, str]  # a text, the tag in front of it, and that of its translation
+
+
 class Matches:
     """The sources of approved pairs by their text and by their words."""
 
-    def __init__(self) -> None:
-        self.by_text: dict[tuple[str, str, str], int] = {}
-        self.by_rest: dict[tuple[str, str, str], int] = {}  # without numbers and placeholders
+    def __init__(self, pairs: Sequence[ApprovedPair | None]):
+        """Take the pairs by number, of which there may be more later; None for those that were forgotten."""
+        self.pairs, self.count = pairs, 0  # how many have been read
+        self.by_text: defaultdict[Key, list[int]] = defaultdict(list)
+        self.by_rest: defaultdict[Key, list[int]] = defaultdict(list)  # without numbers and placeholders
         self.by_word: defaultdict[str, list[int]] = defaultdict(list)
 
-    def add(self, number: int, pair: ApprovedPair) -> None:
-        """Add a pair; of several with the same source, the last one counts."""
-        source = normal(pair.source)
-        self.by_text[source, pair.tag, pair.target_tag] = number
-        self.by_rest[without_changing(source), pair.tag, pair.target_tag] = number
-        for word in set(source.casefold().split()):
-            self.by_word[word].append(number)
+    def refresh(self) -> None:
+        """Take the pairs that are there since."""
+        for number in range(self.count, len(self.pairs)):
+            if pair := self.pairs[number]:
+                source = normal(pair.source)
+                self.by_text[source, pair.tag, pair.target_tag].append(number)
+                self.by_rest[without_changing(source), pair.tag, pair.target_tag].append(number)
+                for word in set(source.casefold().split()):
+                    self.by_word[word].append(number)
+        self.count = len(self.pairs)
 
-    def find_exact(self, text: str, tag: str = "", target_tag: str = "") -> int | None:
-        """Return the number of the pair whose source is a text; None for none. It may have been forgotten."""
-        return self.by_text.get((normal(text), tag, target_tag))
+    def exact(self, text: str, tag: str = "", target_tag: str = "") -> Match | None:
+        """Return the pair whose source is a text, the last one of several; None for none."""
+        return self._last(self.by_text.get((normal(text), tag, target_tag), []))
 
-    def find_alike(self, text: str, tag: str = "", target_tag: str = "") -> int | None:
-        """Return the number of the pair whose source is a text but for numbers and placeholders; None for none."""
-        return self.by_rest.get((without_changing(normal(text)), tag, target_tag))
+    def swapped(self, text: str, tag: str = "", target_tag: str = "") -> str | None:
+        """Return what was approved for a text with other numbers and placeholders, with those of the text.
 
-    def find(
-        self, text: str, pairs: Sequence[ApprovedPair | None], tag: str = "", target_tag: str = ""
-    ) -> Match | None:
-        """Return the pair whose source is a text, else the one that is most like it, if it is alike enough.
-
-        pairs: by number; None for those that were forgotten.
+        None where there is no such pair, or nobody knows where they belong.
         """
-        number = self.find_exact(text, tag, target_tag)
-        if number is not None and (pair := pairs[number]):
-            return Match(number, pair, 1.0)
+        match = self._last(self.by_rest.get((without_changing(normal(text)), tag, target_tag), []))
+        return swap(match.pair, normal(text)) if match else None
+
+    def nearest(self, text: str, tag: str = "", target_tag: str = "") -> Match | None:
+        """Return the pair whose source is a text, else the one that is most like it, if it is alike enough."""
+        if match := self.exact(text, tag, target_tag):
+            return match
         words = normal(text).casefold().split()
         common: Counter[int] = Counter()
         for word in set(words):
@@ -96,7 +102,7 @@ class Matches:
             common.update(dict.fromkeys(numbers, 1 / (1 + len(numbers))))  # rare words say more
         best: Match | None = None
         for number, _ in common.most_common(COMPARED):
-            pair = pairs[number]
+            pair = self.pairs[number]
             if pair is None or (pair.tag, pair.target_tag) != (tag, target_tag):
                 continue
             others = normal(pair.source).casefold().split()
@@ -105,3 +111,6 @@ class Matches:
             if similarity > (best.similarity if best else LEAST_ALIKE):
                 best = Match(number, pair, similarity)
         return best
+
+    def _last(self, numbers: Sequence[int]) -> Match | None:
+        return next((Match(number, pair, 1.0) for number in reversed(numbers) if (pair := self.pairs[number])), None)

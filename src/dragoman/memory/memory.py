@@ -19,7 +19,7 @@ from dragoman.decoding.forced import max_positions
 from dragoman.errors import DragomanError
 from dragoman.memory.base import Base, fit_held_out, read_base, write_base
 from dragoman.memory.index import KEY
-from dragoman.memory.matches import Match, Matches, normal, swap
+from dragoman.memory.matches import Match, Matches
 from dragoman.memory.pairs import ApprovedPair, PairLog
 from dragoman.memory.provenance import Shares, token_origins
 from dragoman.memory.recall import Recollection, States
@@ -37,7 +37,7 @@ RECORD, PAIRS, LOCK = "memory.json", "pairs.jsonl", ".lock"
 KEY_SIZE = 64  # numbers of a key, of many states
 REDUCED_FROM = 4_000  # states; for fewer, a key is the whole vector
 BLOCK = 2_048  # pairs whose vectors are in memory
-TAIL = 500  # pairs behind the states from which on these are made anew
+TAIL = 500  # pairs without states on the disk, from which on it pays to `tidy`
 
 Progress = Callable[[int, int], None]
 """Called with the number of pairs that were read, and of all."""
@@ -92,10 +92,11 @@ class Memory:
         """
         self.folder, self.model, self.tokenizers = folder, model, tokenizers
         check_record(folder, model_folder)
-        self.log, self.matches = PairLog(folder / PAIRS), Matches()
+        self.log = PairLog(folder / PAIRS)
+        self.matches = Matches(self.log.pairs)
         self._lock = threading.RLock()
         self._base, self._tail = self._read_base(), list[Vectors]()
-        self._matched, self._read = 0, self._base.pairs  # pairs that `matches` and the states are of
+        self._read = self._base.pairs  # pairs whose states are in the base or the tail
         self._recollection: Recollection | None = None
         self.refresh()
 
@@ -129,12 +130,9 @@ class Memory:
     def refresh(self) -> None:
         """Read what was written since: by this process or others."""
         with self._lock:
-            forgotten = self.log.refresh()
-            for number in range(self._matched, len(self.log.pairs)):
-                if pair := self.log.pairs[number]:
-                    self.matches.add(number, pair)
-            if forgotten or self._matched < len(self.log.pairs):
-                self._matched, self._recollection = len(self.log.pairs), None
+            if self.log.refresh():
+                self.matches.refresh()
+                self._recollection = None
 
     def recall(self) -> Recollection:
         """Return what the memory knows now; see `decoding.mixture`."""
@@ -147,26 +145,18 @@ class Memory:
     def exact(self, text: str, tag: str = "", target_tag: str = "") -> ApprovedPair | None:
         """Return the pair whose source is a text, the last one of several; None for none."""
         self.refresh()
-        with self._lock:
-            number = self.matches.find_exact(text, tag, target_tag)
-            return None if number is None else self.log.pairs[number]
+        match = self.matches.exact(text, tag, target_tag)
+        return match.pair if match else None
 
     def swapped(self, text: str, tag: str = "", target_tag: str = "") -> str | None:
-        """Return what was approved for a text with other numbers and placeholders, with those of the text.
-
-        None where there is no such pair, or nobody knows where they belong.
-        """
+        """Return what was approved for a text with other numbers and placeholders; see `Matches.swapped`."""
         self.refresh()
-        with self._lock:
-            number = self.matches.find_alike(text, tag, target_tag)
-            pair = None if number is None else self.log.pairs[number]
-        return swap(pair, normal(text)) if pair else None
+        return self.matches.swapped(text, tag, target_tag)
 
     def match(self, text: str, tag: str = "", target_tag: str = "") -> Match | None:
         """Return the pair whose source is a text, else the one that is most like it, if one is alike enough."""
         self.refresh()
-        with self._lock:
-            return self.matches.find(text, self.log.pairs, tag, target_tag)
+        return self.matches.nearest(text, tag, target_tag)
 
     def origins(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[Shares]]:
         """Return for each token of each target, EOS last, the pairs that speak for it.
@@ -249,8 +239,13 @@ class Memory:
         return sorted(self.folder.glob("states-*"))
 
     def _read_base(self) -> Base:
-        folders = self._states_folders()
-        return read_base(folders[-1], self.model) if folders else Base(Reduction.whole(self.model.output.in_features))
+        while folders := self._states_folders():
+            try:
+                return read_base(folders[-1], self.model)
+            except DragomanError:
+                if folders[-1].exists():  # else another process has written new ones
+                    raise
+        return Base(Reduction.whole(self.model.output.in_features))
 
     def tidy(self, progress: Progress = lambda done, total: None, least: int = 1) -> bool:
         """Write the states of all pairs to the disk, if `least` pairs or more have none there; return whether it did.
