@@ -38,7 +38,7 @@ def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) ->
     A corpus that cannot be read to its end is reported, not raised.
     """
     alphabet = Alphabet()
-    readings = {name: [read_first(spec, alphabet, len(sets) > 1) for spec in specs] for name, specs in sets.items()}
+    readings = {name: [read_first(spec, alphabet) for spec in specs] for name, specs in sets.items()}
     usual = UsualPairs(readings["train"])
     report = CheckReport()
     for index, (name, specs) in enumerate(sets.items()):
@@ -48,8 +48,9 @@ def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) ->
             report.corpora.append(corpus)
             if clean and name == "train" and report.kept():
                 clean.write("\n")  # as the end of a file, a blank line ends a document
-            findings = [*repeats, *find_slips(reading.lengths, reading.has_text)]
             profile, difference = usual.for_corpus(reading)
+            judgement = usual.judge(reading)
+            findings = [*repeats, *judgement.hits(), *([] if judgement.telling else find_slips(reading.lengths, reading.has_text))]
             if difference:
                 report.add("direction", [spec.name], example=difference)
             try:
@@ -59,7 +60,7 @@ def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) ->
                         raise DragomanError(f"{spec.name}: changed while it was read; check it again")
                     hits = [
                         Hits("header", header_rows(spec, block)),
-                        *detect(block, profile, limits),
+                        *detect(block, profile, limits, judgement.unknown[rows]),
                         *(hits.within(rows) for hits in findings),
                     ]
                     drop = add_hits(report, corpus, block, hits)
