@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from dragoman.check.corpora import check_and_clean
@@ -28,6 +29,11 @@ class Texts:
     latin: list[str]
     other: list[str]
     pairs: list[Pair]
+
+    @cached_property
+    def good(self) -> set[Pair]:
+        """The pairs as they were."""
+        return set(self.pairs)
 
     def like(self, text: str, texts: list[str]) -> str:
         """Return one of some texts, of about the same length, that is not the same."""
@@ -115,14 +121,15 @@ KINDS: dict[str, Plant] = {
     "source twice": if_long(3, lambda _, s, t: (f"{s} {s}", t)),
     "target a stub": if_long(3, lambda texts, s, t: (s, texts.chance.choice(["TODO", "n/a", "-", "..."]))),
     "garbage": if_long(3, garbage),
-    "exact duplicate": lambda texts, s, t: texts.chance.choice(texts.pairs),
-    "duplicate but for case": lambda texts, s, t: tuple(map(str.upper, texts.chance.choice(texts.pairs))),  # type: ignore[arg-type,return-value]
     "placeholder lost": if_long(3, lambda _, s, t: (amid(s, "%s"), t)),
     "tags on one side": if_long(3, lambda _, s, t: (re.sub(r"(\w{3,})", r"<b>\1</b>", s, count=1), t)),
     "invisible characters": if_long(3, lambda texts, s, t: (s, inside_words(t, "\u200b"))),
     "U+FFFD": if_long(3, lambda _, s, t: (s, t[:3] + "\ufffd" + t[4:])),
     "HTML entities": if_long(3, lambda _, s, t: (s.replace(" ", "&nbsp;", 1), t)),
+    "exact duplicate": lambda _, s, t: (s, t),  # of a good pair that stands above
+    "duplicate but for case": lambda _, s, t: (s.upper(), t.upper()),
 }
+COPIES = ("exact duplicate", "duplicate but for case")
 
 
 def make_mess(texts: Texts, faults: int) -> tuple[list[Pair], list[str]]:
@@ -143,10 +150,12 @@ def make_mess(texts: Texts, faults: int) -> tuple[list[Pair], list[str]]:
     slipped = sum(length * times for length, times in SLIPS.values())
     for number, (name, plant) in enumerate(KINDS.items()):
         left = (faults - slipped) // len(KINDS) + (number < (faults - slipped) % len(KINDS))
-        for place in chance.sample(range(len(pairs)), len(pairs)):
-            if left and kinds[place] == GOOD and (planted := plant(texts, *pairs[place])):
-                if planted == pairs[place]:
-                    continue
+        for place in chance.sample(range(100, len(pairs)), len(pairs) - 100):
+            pair = pairs[place - chance.randrange(1, 100)] if name in COPIES else pairs[place]
+            if not left or kinds[place] != GOOD or (name in COPIES and pair not in texts.good):
+                continue
+            planted = plant(texts, *pair)
+            if planted and planted != pairs[place]:
                 pairs[place], kinds[place] = planted, name
                 left -= 1
     return pairs, kinds

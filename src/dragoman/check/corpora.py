@@ -38,7 +38,7 @@ def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) ->
     A corpus that cannot be read to its end is reported, not raised.
     """
     alphabet = Alphabet()
-    readings = {name: [read_first(spec, alphabet) for spec in specs] for name, specs in sets.items()}
+    readings = {name: [read_first(spec, alphabet, len(sets) > 1) for spec in specs] for name, specs in sets.items()}
     usual = UsualPairs(readings["train"])
     report = CheckReport()
     for index, (name, specs) in enumerate(sets.items()):

@@ -19,11 +19,12 @@ FIRST, LATER = (np.array([chr(code) in some for code in range(HIGHEST)]) for som
 # A word with a question mark inside, or at its beginning.
 LETTER = r"[^\W\d_]"
 LOST = re.compile(rf"""(?<![^\s"'(\[„“‘-]){LETTER}*+(?:\?++{LETTER}++)++(?![^\s.,;:!?"')\]“”’-])""")
-ACCENTED = 0.05  # share of the texts of a side that have a letter beyond ASCII, where some may be lost
+ACCENTED = 0.05  # share of the texts of a side that have a Latin letter beyond ASCII, where some may be lost
 LOST_SHARE, FEWEST_LOST = 0.3, 4  # of the characters of a text, where whole words are lost
-STRANGE, GARBAGE = 1.2, 3.0  # nats per character by which a text is less likely than half of the texts of its side
+STRANGE, GARBAGE = 1.35, 3.0  # nats per character by which a text is less likely than half of the texts of its side
 LONG_ENOUGH = 25  # characters, for its language
 SURE = 20.0  # nats by which another language is likelier than the usual one
+CAPITALS = 0.35  # share of words with a capital, above which a text may be a list of names: SURE counts twice
 
 
 def mojibake(column: TextColumn) -> np.ndarray:
@@ -42,13 +43,13 @@ def lost_letters(column: TextColumn, other: TextColumn, share: float) -> np.ndar
     share: of the texts of this side that have letters beyond ASCII.
     """
     rows = np.zeros(len(column.texts), bool)
-    if share < ACCENTED or "?" not in column.joined:
+    if "?" not in column.joined:
         return rows
     for row in np.flatnonzero(column.rows_at(np.flatnonzero(column.codes == ord("?")))):
         text, beside = column.texts[row][:CHECKED], other.texts[row]
         marks = text.count("?")
         many = FEWEST_LOST <= marks > LOST_SHARE * len(text.replace(" ", "")) and marks > 2 * beside.count("?")
-        rows[row] = many or any(match[0] not in beside for match in LOST.finditer(text))
+        rows[row] = many or (share > ACCENTED and any(match[0] not in beside for match in LOST.finditer(text)))
     return rows
 
 
@@ -61,8 +62,10 @@ def wrong_language(column: TextColumn, profile: Profile, number: int, strange: n
     if not rows.any() or not (usual := profile.usual_language(number)):
         return np.zeros(len(rows), bool)
     for row in np.flatnonzero(rows):
+        words = column.texts[row].split()
+        names = sum(word[0].isupper() for word in words) > CAPITALS * len(words)
         scores = log_likelihoods(column.texts[row])
-        rows[row] = max(scores.values()) - scores[usual] > SURE
+        rows[row] = max(scores.values()) - scores[usual] > (2 * SURE if names else SURE)
     return rows
 
 

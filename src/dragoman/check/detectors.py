@@ -26,12 +26,13 @@ COPIED_CHARACTERS = 20
 SWAPPED = -10.0
 ONE_LANGUAGE = -40.0
 PER_CHARACTER = -0.3
-HALF_TRANSLATED = -40.0  # of a half of a text
-CUT_OFF = 0.6  # of the usual length of a target
+HALF_TRANSLATED = -30.0  # of a half of a text
+CUT_OFF = 0.55  # of the usual length of a target
 LONG_SOURCE = 30  # characters of a source whose target may be cut off
 UNUSUAL_END = 0.05  # share of the sources with a full stop whose target has none
 DOUBLED = 1.4  # times the usual ratio of lengths
 LONG_DOUBLE = 9  # characters of a text that may be another one twice
+FILLED_IN = re.compile(r"\S?(?:[%{$]|<\?)\S*")  # with what stands around it
 DIGITS = re.compile("[0-9]+")
 TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]{0,9}")
 FEW_LETTERS = 10  # too few to judge a script by
@@ -181,7 +182,13 @@ def language_hits(block: RowBlock, profile: Profile) -> Iterator[Hits]:
         yield Hits("one-language", rows & ~copied, number)
         worse, better = halves[number].min(axis=0), halves[number].max(axis=0)
         half = (worse < HALF_TRANSLATED) & (worse / lengths[number] < PER_CHARACTER / 2) & (better > 0)
-        yield Hits("half-translated", half & ~rows & ~copied & ~swapped, number, worse)
+        half &= ~rows & ~copied & ~swapped
+        for row in np.flatnonzero(half):
+            text = block.columns[number].texts[row][:CHECKED]
+            middle = len(text) // 2
+            second = halves[number][1, row] == worse[row]
+            half[row] = profile.has_common_words(text[middle:] if second else text[:middle], number)
+        yield Hits("half-translated", half, number, worse)
     for number, column in enumerate(block.columns):
         script, share, letters = profile.main_script(column)
         texts = profile.scripts[number]
@@ -192,14 +199,32 @@ def language_hits(block: RowBlock, profile: Profile) -> Iterator[Hits]:
 
 def verbatim_hits(block: RowBlock) -> Iterator[Hits]:
     """Yield hits of the rules 'placeholders', 'tags' and 'numbers': what must come through is not the same."""
-    differ: dict[str, np.ndarray] = {rule: np.zeros(len(block), bool) for rule in ("placeholders", "tags", "numbers")}
-    for row, texts in enumerate(zip(*(column.texts for column in block.columns), strict=True)):
-        source, target = (text[:CHECKED] for text in texts)
-        differ["placeholders"][row] = sorted(verbatim.find_filled_in(source)) != sorted(verbatim.find_filled_in(target))
-        if "<" in source or "<" in target:
-            differ["tags"][row] = sorted(TAG.findall(source)) != sorted(TAG.findall(target))
-        digits = Counter(DIGITS.findall(source)), Counter(DIGITS.findall(target))
-        if digits[0] - digits[1] and digits[1] - digits[0]:
-            differ["numbers"][row] = all(compare_numbers(source, target))
-    for rule, rows in differ.items():
-        yield Hits(rule, rows)
+    placeholders, tags, numbers = np.zeros((3, len(block)), bool)
+    sources, targets = (column.texts for column in block.columns)
+    for rows, signs, differ in ((placeholders, "%{$<", differing_placeholders), (tags, "<", differing_tags)):
+        for row in np.flatnonzero(np.logical_or(*(column.rows_with(signs) for column in block.columns))):
+            rows[row] = differ(sources[row][:CHECKED], targets[row][:CHECKED])
+    for row in np.flatnonzero(np.logical_and(*(column.rows_with("0123456789") for column in block.columns))):
+        numbers[row] = differing_numbers(sources[row][:CHECKED], targets[row][:CHECKED])
+    yield from (Hits("placeholders", placeholders), Hits("tags", tags), Hits("numbers", numbers))
+
+
+def differing_placeholders(source: str, target: str) -> bool:
+    """Return whether two texts have different placeholders that a program fills in."""
+    if sorted(FILLED_IN.findall(source)) == sorted(FILLED_IN.findall(target)):  # as in most texts
+        return False
+    return sorted(verbatim.find_filled_in(source)) != sorted(verbatim.find_filled_in(target))
+
+
+def differing_tags(source: str, target: str) -> bool:
+    """Return whether two texts have tags of different names, or not as often."""
+    return sorted(TAG.findall(source)) != sorted(TAG.findall(target))
+
+
+def differing_numbers(source: str, target: str) -> bool:
+    """Return whether each of two texts has a number that the other one lacks."""
+    digits = DIGITS.findall(source), DIGITS.findall(target)
+    if sorted(digits[0]) == sorted(digits[1]):
+        return False
+    counts = Counter(digits[0]), Counter(digits[1])
+    return bool(counts[0] - counts[1] and counts[1] - counts[0]) and all(compare_numbers(source, target))

@@ -32,17 +32,17 @@ class FirstReading:
     sources: np.ndarray  # (n,)
     has_text: np.ndarray  # (n,)
     lengths: np.ndarray  # (n, 2) in characters, of source and target, at most LONGEST
-    keys: np.ndarray  # (n,) of the letters and digits of the source, 0 for none
+    keys: np.ndarray  # (n,) of the letters and digits of the source, 0 for none; or all 0
     loose: np.ndarray  # (n,) of those of both sides
     numbers: np.ndarray  # (n,) of the rows in their file
     words: tuple[Words, Words]
 
 
-def read_first(spec: CorpusSpec, alphabet: Alphabet) -> FirstReading:
+def read_first(spec: CorpusSpec, alphabet: Alphabet, compare: bool) -> FirstReading:
     """Read a corpus for the first time.
 
-    Of a corpus that cannot be read to its end, the rows before the error are kept; nothing is raised, because the
-    second reading reports it.
+    The keys, by which sets are compared, are computed only with `compare`, else 0. Of a corpus that cannot be read
+    to its end, the rows before the error are kept; nothing is raised, because the second reading reports it.
     """
     profile, begins = Profile(alphabet), ""
     none = np.zeros(0, np.int64)
@@ -55,10 +55,9 @@ def read_first(spec: CorpusSpec, alphabet: Alphabet) -> FirstReading:
             profile.learn(block)
             sources = block.columns[0]
             begins = begins or next((text for text in sources.texts if any(map(str.isalpha, text))), "")
-            keys, others = (
-                np.fromiter(map(letters_hash, column.texts), np.int64, len(block)) for column in block.columns
-            )
-            loose = keys * np.int64(0x5851F42D4C957F2D) ^ others
+            keys = np.array([letters_hash(text) for text in sources.texts] if compare else [0] * len(block), np.int64)
+            both = [column.letter_sums(alphabet.small, alphabet.word_letters) for column in block.columns]
+            loose = both[0] * np.int64(0x5851F42D4C957F2D) ^ both[1]
             words.append(tuple(Words.from_column(column, alphabet) for column in block.columns))  # type: ignore[arg-type]
             lengths = np.stack([np.minimum(column.lengths, LONGEST) for column in block.columns], axis=1)
             blocks.append((block.pair_hashes, sources.hashes, block.has_text, lengths.astype(np.uint16), keys, loose, np.array(block.numbers)))
@@ -87,8 +86,10 @@ class UsualPairs:
             same = [each for each in training if each.spec.tags == tags and not self.is_reversed(each)]
             for reading, place in zip(same, np.cumsum([0, *(len(each.pairs) for each in same)]).tolist(), strict=False):
                 self.places[id(reading)] = place
-            has_text = np.concatenate([each.has_text for each in same])
-            self.judges[tags] = PairJudge(all_words([each.words for each in same]), has_text)
+            has_text, hashes = (
+                np.concatenate(arrays) for arrays in zip(*((each.has_text, each.loose) for each in same), strict=True)
+            )
+            self.judges[tags] = PairJudge(all_words([each.words for each in same]), has_text, hashes)
 
     def for_corpus(self, reading: FirstReading) -> tuple[Profile, str]:
         """Return what is usual in corpora such as this one, and '', or a sentence if its sides are swapped.

@@ -15,8 +15,9 @@ from dragoman.check.columns import TextColumn
 
 MAX_WORDS = 24  # of a text; the rest is not looked at
 ENTRIES = 1 << 23  # of the table p(target word | source word), a power of two
-LEARNED = 60_000  # pairs, evenly from the corpus
+LEARNED = 60_000  # pairs, of a larger corpus those with the lowest hashes
 ITERATIONS = 3
+FEW_WORDS = 3  # that may well be unknown
 CHUNK = 4096  # rows whose cells are made at a time
 TRUST = 0.9  # in the table, for a word that is frequent
 RARE = 2.0  # occurrences of a word of which the table is trusted half as much
@@ -118,9 +119,13 @@ class Cells:
 class Lexicon:
     """The table p(target word | source word) of a corpus, as it was counted at last, and before that."""
 
-    def __init__(self, sources: Words, targets: Words, rows: np.ndarray):
-        """Learn it from the pairs of some rows by expectation maximisation."""
-        rows = rows[:: -(-len(rows) // LEARNED) or 1]
+    def __init__(self, sources: Words, targets: Words, rows: np.ndarray, hashes: np.ndarray):
+        """Learn it from the pairs of some rows by expectation maximisation.
+
+        hashes (n,): of all rows. By them, nearly the same pairs are chosen again when some others are gone.
+        """
+        if len(rows) > LEARNED:
+            rows = np.sort(rows[np.argpartition(hashes[rows], LEARNED)[:LEARNED]])
         self.learned = np.zeros(len(sources.counts), bool)
         self.learned[rows] = True
         parts = [Cells.from_rows(sources, targets, rows[i : i + CHUNK], rows[i : i + CHUNK]) for i in range(0, len(rows), CHUNK)]  # fmt: skip
@@ -169,7 +174,7 @@ class Lexicon:
         return self.learned[rows + learned_from].astype(np.float32)
 
     def unknown(self, sources: Words, targets: Words, rows: np.ndarray, learned_from: int | None) -> np.ndarray:
-        """Return (n, 2), bool: which sides of rows have words, but none that another row has."""
+        """Return (n, 2), bool: which sides of rows have several words, but none that another row has."""
         itself = self.itself(rows, learned_from)
         sides = []
         for side, frequency in ((sources, self.totals), (targets, self.frequency)):
@@ -177,7 +182,7 @@ class Lexicon:
             # A source word that no target word needs counts for less than a time.
             known = frequency[words] - np.repeat(itself, counts) > 0.5
             row = np.repeat(np.arange(len(rows)), counts)
-            sides.append((np.bincount(row, known, len(rows)) == 0) & (counts > 0))
+            sides.append((np.bincount(row, known, len(rows)) == 0) & (counts >= FEW_WORDS))
         return np.stack(sides, axis=1)
 
     def _scores(

@@ -19,7 +19,7 @@ JUDGED = 3  # words that a pair must have on each side to be judged alone
 SPREADS = 3.0  # below the median of its size, in distances from there to the 16th percentile
 BY_CHANCE = 0.98  # share of wrong pairs of its size that score less than a pair may
 DOUBTED = 0.95  # the same for a single row of a slip
-SAMPLE = 20_000  # wrong pairs
+SAMPLE = 10_000  # wrong pairs
 
 WINDOW = 10  # rows of which DOUBTFUL score as wrong pairs do, where a slip may be
 DOUBTFUL = 0.4
@@ -50,15 +50,17 @@ class Judgement:
 class PairJudge:
     """Know from training corpora which words go together, and how pairs of each size score."""
 
-    def __init__(self, sides: tuple[Words, Words], has_text: np.ndarray):
-        """Learn it from rows, those with text on both sides."""
+    def __init__(self, sides: tuple[Words, Words], has_text: np.ndarray, hashes: np.ndarray):
+        """Learn it from rows, those with text on both sides. hashes (n,): of all rows, the same in each process."""
         self.sides, rows = sides, np.flatnonzero(has_text)
-        self.lexicon = Lexicon(*sides, rows) if len(rows) >= FEWEST else None
+        self.lexicon = Lexicon(*sides, rows, hashes) if len(rows) >= FEWEST else None
         self.limits = np.full(len(SIZES), -np.inf)  # below it is a mismatch, by size
         self.doubts = np.full(len(SIZES), -np.inf)
         self.telling = False
+        self.scores = np.zeros(len(has_text))
         if self.lexicon:
             scores, sizes = self.lexicon.scores(*sides, rows, rows, 0), self.sizes(sides, rows, rows)
+            self.scores[rows] = scores
             some = rows[:: -(-len(rows) // SAMPLE)]
             others = np.roll(some, len(some) // 2)
             chance, of_chance = self.lexicon.scores(*sides, some, others), self.sizes(sides, some, others)
@@ -89,7 +91,10 @@ class PairJudge:
             return judgement
         rows = np.flatnonzero(has_text)
         sizes = self.sizes(sides, rows, rows)
-        scores = self.lexicon.scores(*sides, rows, rows, learned_from)
+        if learned_from is None:
+            scores = self.lexicon.scores(*sides, rows, rows)
+        else:
+            scores = self.scores[rows + learned_from]
         judgement.scores[rows] = scores
         judgement.mismatch[rows] = (scores < self.limits[sizes]) & (SIZES[sizes] >= JUDGED)
         judgement.unknown[rows] = self.lexicon.unknown(*sides, rows, learned_from)

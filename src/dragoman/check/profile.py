@@ -1,5 +1,7 @@
 """Learn from a corpus what is usual in it: the ratio of lengths, the scripts and the letters of each side."""
 
+from collections import Counter
+
 import numpy as np
 
 from dragoman.check.characters import Alphabet
@@ -12,7 +14,8 @@ WIDEST = 5.0  # logarithm of the greatest length ratio that has a bin of its own
 SHORT = 10  # characters added to each length, because lengths of short texts differ more
 LINE_FEED = 10
 FEW_TEXTS = 500  # too few to say which texts are strange
-SAMPLE = 4000  # characters of a side, by which its language is told
+SAMPLE = 8000  # characters of a side, by which its language is told
+COMMON = 4  # times that a word is in them which nearly every sentence may have
 STOPS = np.array([ord(stop) for stop in ".!?。"])
 REVERSED = 0.05  # similarity by which the sides of two corpora match better crosswise, on both sides
 
@@ -28,7 +31,7 @@ class Profile:
         self.trigrams = np.zeros((2, BUCKETS))  # source, target
         self.scripts = np.zeros((2, 256))  # rows by the script that most of their letters are in
         self.ratios = np.zeros(BINS)
-        self.accented = np.zeros(2)  # texts with letters beyond ASCII
+        self.accented = np.zeros(2)  # texts with Latin letters beyond ASCII
         self.ends = np.zeros(2)  # rows whose source ends in a full stop or the like, those whose target then has none
         self.samples = ["", ""]
         self.evidence: tuple[np.ndarray, np.ndarray] | None = None
@@ -41,10 +44,10 @@ class Profile:
             self.trigrams[number] += np.bincount(column.trigrams(BUCKETS)[column.codes != LINE_FEED], minlength=BUCKETS)
             script, share, _ = self.main_script(column)
             self.scripts[number] += np.bincount(script[share > 0.5], minlength=256)
-            beyond = (column.codes > 127) & (self.alphabet.word_letters[column.codes] > 0)
+            beyond = (column.codes > 127) & (column.codes < 0x250) & (self.alphabet.word_letters[column.codes] > 0)
             self.accented[number] += column.rows_at(np.flatnonzero(beyond)).sum()
             if len(self.samples[number]) < SAMPLE:
-                self.samples[number] += "\n".join(column.texts[::50])[:SAMPLE]
+                self.samples[number] += "\n".join(column.texts[::20])[:SAMPLE]
         stops = ends_in_a_stop(block)
         self.ends += stops.sum(), (stops & ends_in_a_letter(block, self.alphabet)).sum()
         ratios = log_ratios(block)[block.has_text]
@@ -103,12 +106,20 @@ class Profile:
         return present[counts.argmax(axis=1)], counts.max(axis=1) / np.maximum(letters, 1), letters
 
     def accented_share(self, number: int) -> float:
-        """Return the share of the texts of a side that have letters beyond ASCII."""
+        """Return the share of the texts of a side that have Latin letters beyond ASCII."""
         return float(self.accented[number] / max(self.ratios.sum(), 1))
 
     def usual_language(self, number: int) -> str:
         """Return the language of a side, '' without a way to tell it."""
         return most_probable(self.samples[number])
+
+    def has_common_words(self, text: str, number: int) -> bool:
+        """Return whether a text of side `number` has two words that are common on the other side, and not on its own.
+
+        Names and titles, which are often left as they are, have few of them.
+        """
+        counts = [Counter(sample.lower().split()) for sample in self.samples]
+        return sum(counts[1 - number][word] >= COMMON and not counts[number][word] for word in set(text.lower().split())) >= 2
 
     def strangeness(self, column: TextColumn, number: int) -> np.ndarray:
         """Return by how many nats per character each text is less likely on its side than the block's median, (n,).
