@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 NO_LANGUAGE = re.compile(r"[\d_%{}<>]+")
-LOOKED_AT = 400  # characters of a text
+LOOKED_AT = 2000  # characters of a text
 
 
 @cache

@@ -44,7 +44,7 @@ class Words:
             return cls(np.zeros(0, np.uint16), np.zeros(len(column.texts) + 1, np.int64))
         word = np.cumsum(begins) - 1
         place = np.arange(len(codes)) - firsts[word]
-        values = alphabet.small[codes] * POWERS[np.minimum(place, MOST_LETTERS)]
+        values = alphabet.small[codes] * POWERS[place.clip(0, MOST_LETTERS)]
         values[~in_word | (place >= letters)] = 0
         hashes = np.add.reduceat(values, firsts)
         hashes = ((hashes * np.uint32(0x9E3779B1)) >> np.uint32(16)).astype(np.uint16)

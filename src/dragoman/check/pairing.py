@@ -10,6 +10,7 @@ import numpy as np
 
 from dragoman.check.detectors import Hits
 from dragoman.check.lexicon import Lexicon, Words
+from dragoman.errors import plural
 
 FEWEST = 1000  # pairs from which a lexicon is learned
 FEW_PAIRS = 100  # of a length: too few to say what is usual
@@ -18,6 +19,7 @@ SIZES = np.array([0, 1, 2, 3, 4, 5, 6, 8, 10, 14])
 JUDGED = 3  # words that a pair must have on each side to be judged alone
 SPREADS = 3.0  # below the median of its size, in distances from there to the 16th percentile
 BY_CHANCE = 0.98  # share of wrong pairs of its size that score less than a pair may
+APART = 3.0  # nats between that and the 16th percentile of pairs, where words tell much
 DOUBTED = 0.95  # the same for a single row of a slip
 SAMPLE = 10_000  # wrong pairs
 
@@ -42,9 +44,25 @@ class Judgement:
     offsets: np.ndarray  # (n,): the target of a source is as many rows further down; LOST: nowhere near
     telling: bool  # whether there was enough to learn from
 
-    def hits(self) -> list[Hits]:
-        """Return the hits of the rules 'mismatch' and 'slipped'."""
-        return [Hits("mismatch", self.mismatch, scores=self.scores), Hits("slipped", self.offsets != 0)]
+    @property
+    def moved(self) -> np.ndarray:
+        """Which rows can get their targets back, (n,), bool."""
+        return (self.offsets != 0) & (self.offsets != LOST)
+
+    def hits(self, realigned: np.ndarray) -> list[Hits]:
+        """Return the hits of the rules 'mismatch', 'slipped' and 'realigned'; the last are given, (n,), bool."""
+        return [
+            Hits("mismatch", self.mismatch, scores=self.scores),
+            Hits("slipped", (self.offsets != 0) & ~realigned),
+            Hits("realigned", realigned),
+        ]
+
+    def slips(self, numbers: np.ndarray) -> list[str]:
+        """Describe where a side has slipped, by the numbers (n,) of rows."""
+        return [
+            f"lines {numbers[first]:,} to {numbers[last - 1]:,}: {describe_offset(self.offsets[first:last])}"
+            for first, last in runs(self.offsets != 0)
+        ]
 
 
 class PairJudge:
@@ -68,11 +86,9 @@ class PairJudge:
                 here, wrong = scores[sizes == size], chance[of_chance == size]
                 if len(here) >= FEW_PAIRS <= len(wrong):
                     median, low = np.quantile(here, [0.5, 0.16])
-                    middle, doubted, by_chance = np.quantile(wrong, [0.5, DOUBTED, BY_CHANCE])
-                    lowest = median - SPREADS * (median - low)
-                    if middle < lowest:
-                        self.limits[size] = min(lowest, by_chance)
-                    if doubted < median:
+                    doubted, by_chance = np.quantile(wrong, [DOUBTED, BY_CHANCE])
+                    if by_chance < low - APART:
+                        self.limits[size] = min(median - SPREADS * (median - low), by_chance)
                         self.doubts[size] = doubted
             self.telling = bool(np.isfinite(self.limits[sizes]).mean() > 0.5)
 
@@ -91,7 +107,7 @@ class PairJudge:
             return judgement
         rows = np.flatnonzero(has_text)
         sizes = self.sizes(sides, rows, rows)
-        if learned_from is None:
+        if learned_from is None:  # of another set
             scores = self.lexicon.scores(*sides, rows, rows)
         else:
             scores = self.scores[rows + learned_from]
@@ -145,6 +161,15 @@ class PairJudge:
         outside = (partners < first) | (partners >= last)  # there, each target has its source
         found[(found != 0) & (taken | outside)] = LOST
         return found
+
+
+def describe_offset(offsets: np.ndarray) -> str:
+    """Say where the targets of some rows are, by the offset that most of them have."""
+    values, times = np.unique(offsets, return_counts=True)
+    offset = int(values[times.argmax()])
+    if offset == LOST:
+        return "the targets are nowhere near"
+    return f"the targets stand {plural(abs(offset), 'line')} {'below' if offset > 0 else 'above'} their sources"
 
 
 def zones(doubtful: np.ndarray) -> list[tuple[int, int]]:

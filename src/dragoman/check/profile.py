@@ -14,7 +14,7 @@ WIDEST = 5.0  # logarithm of the greatest length ratio that has a bin of its own
 SHORT = 10  # characters added to each length, because lengths of short texts differ more
 LINE_FEED = 10
 FEW_TEXTS = 500  # too few to say which texts are strange
-SAMPLE = 8000  # characters of a side, by which its language is told
+SAMPLE = 30_000  # characters of a side, by which its language is told
 COMMON = 4  # times that a word is in them which nearly every sentence may have
 STOPS = np.array([ord(stop) for stop in ".!?。"])
 REVERSED = 0.05  # similarity by which the sides of two corpora match better crosswise, on both sides
@@ -34,6 +34,7 @@ class Profile:
         self.accented = np.zeros(2)  # texts with Latin letters beyond ASCII
         self.ends = np.zeros(2)  # rows whose source ends in a full stop or the like, those whose target then has none
         self.samples = ["", ""]
+        self.common: list[set[str]] | None = None  # by side, words of the other one
         self.evidence: tuple[np.ndarray, np.ndarray] | None = None
         self.rarities: np.ndarray | None = None
 
@@ -118,8 +119,13 @@ class Profile:
 
         Names and titles, which are often left as they are, have few of them.
         """
-        counts = [Counter(sample.lower().split()) for sample in self.samples]
-        return sum(counts[1 - number][word] >= COMMON and not counts[number][word] for word in set(text.lower().split())) >= 2
+        if self.common is None:
+            counts = [Counter(sample.lower().split()) for sample in self.samples]
+            self.common = [
+                {word for word, times in counts[1 - side].items() if times >= COMMON > 4 * counts[side][word]}
+                for side in range(2)
+            ]
+        return len(self.common[number].intersection(text.lower().split())) >= 2
 
     def strangeness(self, column: TextColumn, number: int) -> np.ndarray:
         """Return by how many nats per character each text is less likely on its side than the block's median, (n,).
