@@ -1,15 +1,16 @@
-"""Plant faults of 25 kinds in good pairs, and count how many of them `dragoman check` finds, and what good it drops."""
+"""Plant faults of 28 kinds in good pairs, and count how many of them `dragoman check` finds, and what good it drops."""
 
 import random
 import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
+from dragoman.check.corpora import check as run_check
 from dragoman.check.corpora import check_and_clean
 from dragoman.check.detectors import CheckLimits
 from dragoman.data.corpus import Pair, read_corpus
@@ -103,9 +104,9 @@ def inside_words(text: str, sign: str) -> str:
 KINDS: dict[str, Plant] = {
     "mojibake: UTF-8 read as cp1252": recoded("cp1252"),
     "mojibake: UTF-8 read as Latin-1": recoded("latin-1"),
-    "letters lost, now '?'": lambda _, s, t: (s, "".join(c if ord(c) < 128 else "?" for c in t))
-    if not t.isascii()
-    else None,
+    "letters lost, now '?'": lambda _, s, t: (
+        (s, "".join(c if ord(c) < 128 else "?" for c in t)) if not t.isascii() else None
+    ),
     "target in Spanish": if_long(4, lambda texts, s, t: (s, texts.like(t, texts.latin))),
     "target in another script": if_long(4, lambda texts, s, t: (s, texts.like(t, texts.other))),
     "source in Spanish": if_long(4, lambda texts, s, t: (texts.like(s, texts.latin), t)),
@@ -161,18 +162,6 @@ def make_mess(texts: Texts, faults: int) -> tuple[list[Pair], list[str]]:
     return pairs, kinds
 
 
-def kept_places(pairs: list[Pair], kept: Iterable[Pair]) -> set[int]:
-    """Return where the pairs that are left stood: they are in the same order."""
-    places: set[int] = set()
-    place = 0
-    for pair in kept:
-        while pairs[place] != pair:
-            place += 1
-        places.add(place)
-        place += 1
-    return places
-
-
 def benchmark(data: str, corpora: tuple[str, ...], faults: int, seed: int) -> str:
     """Return tables in Markdown: the share of the faults of each kind that are dropped, and of the good pairs.
 
@@ -183,29 +172,43 @@ def benchmark(data: str, corpora: tuple[str, ...], faults: int, seed: int) -> st
     if missing := [str(file) for file in files.values() if not file.is_file()]:
         raise DragomanError(f"{', '.join(missing)}: not there; name the folder of the corpora with --data")
     pairs_of = {name: read_corpus([str(file)]).pairs for name, file in files.items()}
-    dropped: dict[str, Counter[str]] = {}
-    planted: dict[str, Counter[str]] = {}
-    speeds: list[str] = []
+    tables: list[str] = []
+    counts: dict[str, dict[str, tuple[int, int]]] = {}  # by corpus and kind: those dropped, and those planted
     for name in corpora:
         other = "en-de-mpl" if "ko" in name else "en-ko-mpl"
-        chance = random.Random(seed)
         foreign = [[target for _, target in pairs_of[which]] for which in ("en-es-bible", other)]
-        pairs, kinds = make_mess(Texts(chance, *foreign, list(dict.fromkeys(pairs_of[name]))), faults)
+        texts = Texts(random.Random(seed), *foreign, list(dict.fromkeys(pairs_of[name])))
+        pairs, kinds = make_mess(texts, faults)
         with tempfile.TemporaryDirectory() as scratch:
-            mess, clean = Path(scratch, "mess.tsv"), Path(scratch, "clean.tsv")
+            mess, clean, out = (Path(scratch, f"{which}.tsv") for which in ("mess", "clean", "rejected"))
             mess.write_text("".join(f"{s}\t{t}\n" for s, t in pairs), encoding="utf-8")
-            start = time.process_time()
-            check_and_clean({"train": parse_corpora([str(mess)])}, CheckLimits(), clean)
-            speeds.append(f"{name}: {len(pairs) / (time.process_time() - start):,.0f}")
-            kept = kept_places(pairs, read_corpus([str(clean)]).pairs)
-        planted[name] = Counter(kinds)
-        dropped[name] = Counter(kind for place, kind in enumerate(kinds) if place not in kept)
-    rows = [
-        [kind, *(f"{dropped[name][kind]} of {planted[name][kind]:,}, {share(dropped[name][kind], planted[name][kind])}" for name in corpora)]
+            sets = {"train": parse_corpora([str(mess)])}
+            seconds = []
+            for job in (
+                partial(run_check, sets, CheckLimits()),
+                partial(check_and_clean, sets, CheckLimits(), clean, out),
+            ):
+                start = time.process_time()
+                job()
+                seconds.append(time.process_time() - start)
+            rows = [line.split("\t") for line in out.read_text(encoding="utf-8").splitlines()[1:]]
+        reasons = {int(row[3]) - 1: row[4].split() for row in rows}
+        planted, dropped = Counter(kinds), Counter(kinds[place] for place in reasons)
+        counts[name] = {kind: (dropped[kind], planted[kind]) for kind in planted}
+        by_rule = Counter((rule, kinds[place] == GOOD) for place, rules in reasons.items() for rule in rules)
+        precision = [
+            [rule, str(by_rule[rule, False]), str(by_rule[rule, True]), share(by_rule[rule, False], sum(by_rule[rule, good] for good in (False, True)))]
+            for rule in sorted({rule for rule, _ in by_rule})
+        ]  # fmt: skip
+        speed = ", ".join(
+            f"{job} {len(pairs) / each:,.0f}" for job, each in zip(("check", "--write-clean"), seconds, strict=True)
+        )
+        tables += [f"{name}: pairs per second of processor time: {speed}.", "", markdown_table(["rule", "faults", "good", "precision"], precision), ""]  # fmt: skip
+    recall = [
+        [kind, *(f"{counts[name][kind][0]} of {counts[name][kind][1]:,}, {share(*counts[name][kind])}" for name in corpora)]
         for kind in (*KINDS, *SLIPS, GOOD)
     ]  # fmt: skip
-    table = markdown_table(["dropped", *corpora], rows)
-    return f"{table}\n\nPairs per second of processor time, with all passes: {'; '.join(speeds)}.\n{describe_machine()}"
+    return "\n".join([markdown_table(["dropped", *corpora], recall), "", *tables, describe_machine()])
 
 
 def share(part: int, whole: int) -> str:

@@ -77,9 +77,7 @@ class Cleaning:
                 reasons = [hit for hit in hits if hit.rows[row] and RULES[hit.rule].level != "note"]
                 scores = [f"{hit.rule}={hit.scores[row]:.2f}" for hit in reasons if hit.scores is not None]
                 repeats = [above[hit.repeats[row]] for hit in reasons if hit.repeats is not None]
-                self.reject(
-                    (sources[row], targets[row]), origin, [hit.rule for hit in reasons], scores, repeats
-                )
+                self.reject((sources[row], targets[row]), origin, [hit.rule for hit in reasons], scores, repeats)
 
     def reject(
         self,

@@ -31,9 +31,11 @@ CUT_OFF = 0.55  # of the usual length of a target
 LONG_SOURCE = 30  # characters of a source whose target may be cut off
 UNUSUAL_END = 0.05  # share of the sources with a full stop whose target has none
 DOUBLED = 1.4  # times the usual ratio of lengths
-LONG_DOUBLE = 9  # characters of a text that may be another one twice
+LONG_DOUBLE, DISTINCT = 9, 5  # characters, and different ones, of a text that may be another one twice
 FILLED_IN = re.compile(r"\S?(?:[%{$]|<\?)\S*")  # with what stands around it
 DIGITS = re.compile("[0-9]+")
+# Where it stands, 4:20 may be 16:20 in another language.
+HALF_DAY = re.compile(r"[0-9] ?[ap]\.? ?m\b|o[’']clock|오전|오후|午[前後后]|上午|下午", re.IGNORECASE)
 TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]{0,9}")
 FEW_LETTERS = 10  # too few to judge a script by
 FEW_TEXTS = 20  # too few to say what is rare
@@ -89,7 +91,7 @@ def detect(block: RowBlock, profile: Profile, limits: CheckLimits, unknown: np.n
         for hits in (
             *character_hits(column, profile),
             *form_hits(column),
-            *damage_hits(column, other, profile, number, unknown[:, number]),
+            *damage_hits(column, other, profile, number, unknown[:, number] & ~unknown[:, 1 - number]),
         ):
             yield hits._replace(rows=hits.rows & block.has_text, side=number)
         yield Hits("over-long", (column.lengths > limits.length) & ~block.is_blank, number)
@@ -137,7 +139,10 @@ def copy_hits(block: RowBlock) -> Iterator[Hits]:
 def damage_hits(
     column: TextColumn, other: TextColumn, profile: Profile, number: int, unknown: np.ndarray
 ) -> Iterator[Hits]:
-    """Yield hits of the rules 'mojibake', 'lost-letters', 'wrong-language' and 'garbage'."""
+    """Yield hits of the rules 'mojibake', 'lost-letters', 'wrong-language' and 'garbage'.
+
+    unknown (n,), bool: which texts have words that no other text has, beside one that has.
+    """
     strange = profile.strangeness(column, number)
     yield Hits("mojibake", damage.mojibake(column))
     yield Hits("lost-letters", damage.lost_letters(column, other, profile.accented_share(number)))
@@ -160,7 +165,11 @@ def length_hits(block: RowBlock, profile: Profile, limits: CheckLimits) -> Itera
         for row in np.flatnonzero(rows):
             text = column.texts[row].strip()
             half = len(text) // 2
-            rows[row] = text[:half].rstrip() == text[-half:].lstrip() and not text[half : len(text) - half].strip()
+            rows[row] = (
+                text[:half].rstrip() == text[-half:].lstrip()
+                and not text[half : len(text) - half].strip()
+                and len(set(text)) > DISTINCT
+            )
         yield Hits("doubled", rows, number, ratios)
 
 
@@ -224,7 +233,7 @@ def differing_tags(source: str, target: str) -> bool:
 def differing_numbers(source: str, target: str) -> bool:
     """Return whether each of two texts has a number that the other one lacks."""
     digits = DIGITS.findall(source), DIGITS.findall(target)
-    if sorted(digits[0]) == sorted(digits[1]):
+    if sorted(digits[0]) == sorted(digits[1]) or HALF_DAY.search(source) or HALF_DAY.search(target):
         return False
     counts = Counter(digits[0]), Counter(digits[1])
     return bool(counts[0] - counts[1] and counts[1] - counts[0]) and all(compare_numbers(source, target))

@@ -60,7 +60,17 @@ def read_first(spec: CorpusSpec, alphabet: Alphabet, compare: bool) -> FirstRead
             loose = both[0] * np.int64(0x5851F42D4C957F2D) ^ both[1]
             words.append(tuple(Words.from_column(column, alphabet) for column in block.columns))  # type: ignore[arg-type]
             lengths = np.stack([np.minimum(column.lengths, LONGEST) for column in block.columns], axis=1)
-            blocks.append((block.pair_hashes, sources.hashes, block.has_text, lengths.astype(np.uint16), keys, loose, np.array(block.numbers)))
+            blocks.append(
+                (
+                    block.pair_hashes,
+                    sources.hashes,
+                    block.has_text,
+                    lengths.astype(np.uint16),
+                    keys,
+                    loose,
+                    np.array(block.numbers),
+                )
+            )
     except DragomanError:
         pass  # the second reading meets it again and reports it
     arrays = (np.concatenate(column) for column in zip(*blocks, strict=True))
@@ -116,7 +126,9 @@ class UsualPairs:
     def judge(self, reading: FirstReading) -> Judgement:
         """Return what the words of a corpus tell of its pairs."""
         judge = self.judges[self.tags_for(reading)]
-        return judge.judge(reading.words, reading.has_text & (not self.is_reversed(reading)), self.places.get(id(reading)))
+        return judge.judge(
+            reading.words, reading.has_text & (not self.is_reversed(reading)), self.places.get(id(reading))
+        )
 
 
 def letters_hash(text: str) -> int:

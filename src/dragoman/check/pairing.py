@@ -12,13 +12,13 @@ from dragoman.check.detectors import Hits
 from dragoman.check.lexicon import Lexicon, Words
 from dragoman.errors import plural
 
-FEWEST = 1000  # pairs from which a lexicon is learned
+FEWEST = 3000  # pairs from which a lexicon is learned
 FEW_PAIRS = 100  # of a length: too few to say what is usual
 # A pair is judged with those that have as many words on their shorter side: from each of these numbers to the next.
 SIZES = np.array([0, 1, 2, 3, 4, 5, 6, 8, 10, 14])
 JUDGED = 3  # words that a pair must have on each side to be judged alone
 SPREADS = 3.0  # below the median of its size, in distances from there to the 16th percentile
-BY_CHANCE = 0.98  # share of wrong pairs of its size that score less than a pair may
+BY_CHANCE = 0.96  # share of wrong pairs of its size that score less than a pair may
 APART = 3.0  # nats between that and the 16th percentile of pairs, where words tell much
 DOUBTED = 0.95  # the same for a single row of a slip
 SAMPLE = 10_000  # wrong pairs

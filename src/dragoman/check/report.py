@@ -85,7 +85,9 @@ class CheckReport:
         """Count pairs by what was measured of them, rounded down to whole numbers."""
         for name, measured in values.items():
             numbers, times = np.unique(np.floor(measured).astype(int), return_counts=True)
-            self.distributions.setdefault(name, Counter()).update(dict(zip(numbers.tolist(), times.tolist(), strict=True)))
+            self.distributions.setdefault(name, Counter()).update(
+                dict(zip(numbers.tolist(), times.tolist(), strict=True))
+            )
 
     def count(self, level: str) -> int:
         """Return the number of occurrences of all rules of a level: error, warning or note."""
