@@ -176,8 +176,8 @@ def benchmark(data: str, corpora: tuple[str, ...], faults: int, seed: int) -> st
     counts: dict[str, dict[str, tuple[int, int]]] = {}  # by corpus and kind: those dropped, and those planted
     for name in corpora:
         other = "en-de-mpl" if "ko" in name else "en-ko-mpl"
-        foreign = [[target for _, target in pairs_of[which]] for which in ("en-es-bible", other)]
-        texts = Texts(random.Random(seed), *foreign, list(dict.fromkeys(pairs_of[name])))
+        latin, foreign = ([target for _, target in pairs_of[which]] for which in ("en-es-bible", other))
+        texts = Texts(random.Random(seed), latin, foreign, list(dict.fromkeys(pairs_of[name])))
         pairs, kinds = make_mess(texts, faults)
         with tempfile.TemporaryDirectory() as scratch:
             mess, clean, out = (Path(scratch, f"{which}.tsv") for which in ("mess", "clean", "rejected"))
@@ -191,23 +191,24 @@ def benchmark(data: str, corpora: tuple[str, ...], faults: int, seed: int) -> st
                 start = time.process_time()
                 job()
                 seconds.append(time.process_time() - start)
-            rows = [line.split("\t") for line in out.read_text(encoding="utf-8").splitlines()[1:]]
+            rows = [line.split("\t") for line in out.read_text(encoding="utf-8").split("\n")[1:-1]]
         reasons = {int(row[3]) - 1: row[4].split() for row in rows}
         planted, dropped = Counter(kinds), Counter(kinds[place] for place in reasons)
         counts[name] = {kind: (dropped[kind], planted[kind]) for kind in planted}
         by_rule = Counter((rule, kinds[place] == GOOD) for place, rules in reasons.items() for rule in rules)
-        precision = [
-            [rule, str(by_rule[rule, False]), str(by_rule[rule, True]), share(by_rule[rule, False], sum(by_rule[rule, good] for good in (False, True)))]
-            for rule in sorted({rule for rule, _ in by_rule})
-        ]  # fmt: skip
+        precision = []
+        for rule in sorted({rule for rule, _ in by_rule}):
+            right, wrong = by_rule[rule, False], by_rule[rule, True]
+            precision.append([rule, str(right), str(wrong), share(right, right + wrong)])
         speed = ", ".join(
             f"{job} {len(pairs) / each:,.0f}" for job, each in zip(("check", "--write-clean"), seconds, strict=True)
         )
-        tables += [f"{name}: pairs per second of processor time: {speed}.", "", markdown_table(["rule", "faults", "good", "precision"], precision), ""]  # fmt: skip
-    recall = [
-        [kind, *(f"{counts[name][kind][0]} of {counts[name][kind][1]:,}, {share(*counts[name][kind])}" for name in corpora)]
-        for kind in (*KINDS, *SLIPS, GOOD)
-    ]  # fmt: skip
+        tables += [f"{name}: pairs per second of processor time: {speed}.", ""]
+        tables += [markdown_table(["rule", "faults", "good", "precision"], precision), ""]
+    recall = []
+    for kind in (*KINDS, *SLIPS, GOOD):
+        of_kind = (counts[name][kind] for name in corpora)
+        recall.append([kind, *(f"{part} of {whole:,}, {share(part, whole)}" for part, whole in of_kind)])
     return "\n".join([markdown_table(["dropped", *corpora], recall), "", *tables, describe_machine()])
 
 

@@ -107,7 +107,9 @@ def test_case_and_marks_make_a_near_duplicate_which_is_kept(check, tmp_path: Pat
 
 def words_of(texts: list[list[int]]) -> Words:
     counts = [len(text) for text in texts]
-    return Words(np.array(sum(texts, []), np.uint16), np.concatenate([[0], np.cumsum(counts)]))
+    return Words(
+        np.array([word for text in texts for word in text], np.uint16), np.concatenate([[0], np.cumsum(counts)])
+    )
 
 
 def test_pair_is_no_evidence_for_itself():

@@ -28,8 +28,8 @@ class Origins:
     """Know for each line of a draft which row of which corpus it was."""
 
     names: list[str] = field(default_factory=lambda: [""])
-    name_of: array = field(default_factory=lambda: array("i"))  # type: ignore[type-arg]
-    numbers: array = field(default_factory=lambda: array("q"))  # type: ignore[type-arg]
+    name_of: array = field(default_factory=lambda: array("i"))
+    numbers: array = field(default_factory=lambda: array("q"))
 
     def append(self, origin: Origin) -> None:
         """Add the origin of the next line."""

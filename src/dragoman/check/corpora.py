@@ -159,15 +159,17 @@ def add_hits(report: CheckReport, corpus: CheckedCorpus, block: RowBlock, hits: 
         finding = report.findings.get(rule)
         wanted = len(places) if report.max_locations is None else report.max_locations
         examples = MAX_EXAMPLES - (len(finding.examples) if finding else 0)
-        names, locations, some = corpus.spec.files, [], []
+        names, locations = corpus.spec.files, []
+        some: list[Example] = []
         for row in places[: max(wanted, examples)]:
             # The file in which a row is reported: that of the first hit that has the row.
             hit = next(hit for hit in same if hit.rows[row])
             file = display_path(names[(hit.side or 0) if len(names) == 2 else 0])
             locations.append(f"{file}:{block.numbers[row]}")
             if len(some) < examples:
-                texts = (column.texts[row][:LONGEST_EXAMPLE] for column in block.columns)
-                some.append(Example(locations[-1], *texts, None if hit.scores is None else float(hit.scores[row])))
+                source, target = (column.texts[row][:LONGEST_EXAMPLE] for column in block.columns)
+                score = None if hit.scores is None else float(hit.scores[row])
+                some.append(Example(locations[-1], source, target, score))
         report.add(rule, locations, int(rows.sum()))
         report.findings[rule].examples += some
         if RULES[rule].level != "note":

@@ -22,13 +22,14 @@ LOST = re.compile(rf"""(?<![^\s"'(\[„“‘-]){LETTER}*+(?:\?++{LETTER}++)++(?
 ACCENTED = 0.05  # share of the texts of a side that have a Latin letter beyond ASCII, where some may be lost
 LOST_SHARE, FEWEST_LOST = 0.3, 4  # of the characters of a text, where whole words are lost
 STRANGE, GARBAGE = 1.35, 3.0  # nats per character by which a text is less likely than half of the texts of its side
+FEW_SIGNS = 8  # that may well be no words
 LONG_ENOUGH = 25  # characters, for its language
 SURE = 20.0  # nats by which another language is likelier than the usual one
 CAPITALS = 0.35  # share of words with a capital, above which a text may be a list of names: SURE counts twice
 
 
 def mojibake(column: TextColumn) -> np.ndarray:
-    """Return (n,), bool: which texts have letters in UTF-8 that were read in an encoding with a byte for each letter."""
+    """Return (n,), bool: which texts have letters in UTF-8 that were read in an encoding of single bytes."""
     codes = np.minimum(column.codes, HIGHEST - 1)
     rows = column.rows_at(np.flatnonzero(FIRST[codes[:-1]] & LATER[codes[1:]]))
     for row in np.flatnonzero(rows):
@@ -69,11 +70,15 @@ def wrong_language(column: TextColumn, profile: Profile, number: int, strange: n
     return rows
 
 
-def garbage(column: TextColumn, other: TextColumn, profile: Profile, unknown: np.ndarray, strange: np.ndarray) -> np.ndarray:  # fmt: skip
+def garbage(
+    column: TextColumn, other: TextColumn, profile: Profile, unknown: np.ndarray, strange: np.ndarray
+) -> np.ndarray:
     """Return (n,), bool: which texts are no language: hardly any letters beside a text of letters, or no known word.
 
     unknown: which texts have no word of another text.
     """
-    shares = [each.sum_by_text((profile.alphabet.word_letters[each.codes] > 0).astype(np.int32)) / np.maximum(each.lengths, 1) for each in (column, other)]  # fmt: skip
-    signs = (shares[0] < 0.1) & (shares[1] > 0.5) & (column.lengths >= 8)
-    return signs | (unknown & (strange > GARBAGE) & (column.lengths >= 8))
+    letters = [
+        each.sum_by_text((profile.alphabet.word_letters[each.codes] > 0).astype(np.int32)) for each in (column, other)
+    ]
+    signs = (letters[0] < 0.1 * column.lengths) & (letters[1] > 0.5 * other.lengths)
+    return (signs | (unknown & (strange > GARBAGE))) & (column.lengths >= FEW_SIGNS)

@@ -23,11 +23,12 @@ NO_LETTERS = re.compile(r"[\W_]+")
 
 @dataclass
 class FirstReading:
-    """Keep what the first reading tells the second: what is usual in the corpus, and some 100 bytes of each of its n rows."""
+    """Keep what the first reading tells the second: what is usual, and 100 bytes of each of its n rows."""
 
     spec: CorpusSpec
     profile: Profile
     begins: str  # its first source that has letters
+    words: tuple[Words, Words]
     pairs: np.ndarray  # (n,) of both sides
     sources: np.ndarray  # (n,)
     has_text: np.ndarray  # (n,)
@@ -35,7 +36,6 @@ class FirstReading:
     keys: np.ndarray  # (n,) of the letters and digits of the source, 0 for none; or all 0
     loose: np.ndarray  # (n,) of those of both sides
     numbers: np.ndarray  # (n,) of the rows in their file
-    words: tuple[Words, Words]
 
 
 def read_first(spec: CorpusSpec, alphabet: Alphabet, compare: bool) -> FirstReading:
@@ -74,7 +74,7 @@ def read_first(spec: CorpusSpec, alphabet: Alphabet, compare: bool) -> FirstRead
     except DragomanError:
         pass  # the second reading meets it again and reports it
     arrays = (np.concatenate(column) for column in zip(*blocks, strict=True))
-    return FirstReading(spec, profile, begins, *arrays, all_words(words))
+    return FirstReading(spec, profile, begins, all_words(words), *arrays)
 
 
 class UsualPairs:

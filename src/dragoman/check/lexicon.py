@@ -128,7 +128,8 @@ class Lexicon:
             rows = np.sort(rows[np.argpartition(hashes[rows], LEARNED)[:LEARNED]])
         self.learned = np.zeros(len(sources.counts), bool)
         self.learned[rows] = True
-        parts = [Cells.from_rows(sources, targets, rows[i : i + CHUNK], rows[i : i + CHUNK]) for i in range(0, len(rows), CHUNK)]  # fmt: skip
+        chunks = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
+        parts = [Cells.from_rows(sources, targets, chunk, chunk) for chunk in chunks]
         self.frequency = np.zeros(1 << 16)
         for part in parts:
             self.frequency += np.bincount(part.targets, minlength=1 << 16)

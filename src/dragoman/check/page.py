@@ -16,9 +16,12 @@ FOLDER = Path(__file__).parent
 MOST_BARS = 41
 # Of a distribution: what it shows, and the value of a bar with the number 0, 1, ...
 MEASURED = {
-    "length": ("length of the target, as a multiple of what is usual for its source", lambda number: math.exp(number / 10)),
+    "length": (
+        "length of the target, as a multiple of what is usual for its source",
+        lambda number: math.exp(number / 10),
+    ),
     "words": ("how much the words of the two sides speak for the pair, in nats", lambda number: 5.0 * number),
-}  # fmt: skip
+}
 
 
 def write_page(path: Path, report: CheckReport) -> None:

@@ -142,7 +142,7 @@ class Profile:
         return each - np.median(each[column.has_text]) if column.has_text.any() else each
 
     def side_evidence(self, column: TextColumn, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return how strongly the trigrams of both halves of each text speak for its side `number`: twice (n,), in nats.
+        """Return how strongly the trigrams of both halves of each text speak for its side: twice (n,), in nats.
 
         It is the log-likelihood ratio of this side against the other: above 0 it speaks for this side; 0 for an empty
         text. column: side `number` (0: source, 1: target) of a block that this profile has learned. A text is no
