@@ -152,13 +152,13 @@ class PairJudge:
             gain = (gains[path[start:end], np.arange(start, end)] - gains[straight, start:end]).sum()
             if end - start < SHORTEST or gain < 2 * CHANGE:
                 path[start:end] = straight
-        found = offsets[path]
-        partners = rows + found
-        times = np.bincount(np.clip(partners[found != LOST] - first + FARTHEST, 0, None), minlength=count + 2 * LOST)
+        chosen = offsets[path]
+        partners = rows + chosen
+        times = np.bincount(np.clip(partners[chosen != LOST] - first + FARTHEST, 0, None), minlength=count + 2 * LOST)
         taken = times[np.clip(partners - first + FARTHEST, 0, len(times) - 1)] > 1
         outside = (partners < first) | (partners >= last)  # there, each target has its source
-        found[(found != 0) & (taken | outside)] = LOST
-        return found
+        chosen[(chosen != 0) & (taken | outside)] = LOST
+        return chosen
 
 
 def describe_offset(offsets: np.ndarray) -> str:
