@@ -107,8 +107,7 @@ class PairJudge:
             return judgement
         rows = np.flatnonzero(has_text)
         sizes = self.sizes(sides, rows, rows)
-        learned = learned_from is not None  # else it is of another set
-        scores = self.scores[rows + learned_from] if learned else self.lexicon.scores(*sides, rows, rows)
+        scores = self.lexicon.scores(*sides, rows, rows) if learned_from is None else self.scores[rows + learned_from]
         judgement.scores[rows] = scores
         judgement.mismatch[rows] = (scores < self.limits[sizes]) & (SIZES[sizes] >= JUDGED)
         judgement.unknown[rows] = self.lexicon.unknown(*sides, rows, learned_from)
