@@ -38,7 +38,7 @@ class Origins:
         self.name_of.append(len(self.names) - 1)
         self.numbers.append(origin[1])
 
-    def of(self, number: int) -> Origin:
+    def origin_of(self, number: int) -> Origin:
         """Return the origin of a line, counted from 1."""
         return self.names[self.name_of[number - 1]], self.numbers[number - 1]
 
@@ -55,7 +55,7 @@ class Cleaning:
 
     def origin(self, spec: CorpusSpec, number: int) -> Origin:
         """Return where a row of a corpus, or of the draft, stood at first."""
-        return self.draft.of(number) if self.draft else (display_path(spec.files[0]), number)
+        return self.draft.origin_of(number) if self.draft else (display_path(spec.files[0]), number)
 
     def write_break(self) -> None:
         """Write a blank line between two corpora: as the end of a file, it ends a document."""

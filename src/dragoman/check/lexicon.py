@@ -67,7 +67,7 @@ class Words:
         """How many words each text has, (n,)."""
         return np.diff(self.starts)
 
-    def of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def words_of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the words of some texts, one after the other, and how many each has."""
         counts = self.starts[rows + 1] - self.starts[rows]
         return self.hashes[ranges(self.starts[rows], counts)], counts
@@ -97,8 +97,8 @@ class Cells:
     @classmethod
     def from_rows(cls, sources: Words, targets: Words, source_rows: np.ndarray, target_rows: np.ndarray) -> "Cells":
         """Return the cells of pairs, each the source of a row and the target of the same or another one."""
-        source, source_counts = sources.of(source_rows)
-        target, target_counts = targets.of(target_rows)
+        source, source_counts = sources.words_of(source_rows)
+        target, target_counts = targets.words_of(target_rows)
         row = np.repeat(np.arange(len(source_rows)), target_counts)
         widths = source_counts[row]
         target, row, widths = target[widths > 0], row[widths > 0], widths[widths > 0]
@@ -179,7 +179,7 @@ class Lexicon:
         itself = self.itself(rows, learned_from)
         sides = []
         for side, frequency in ((sources, self.totals), (targets, self.frequency)):
-            words, counts = side.of(rows)
+            words, counts = side.words_of(rows)
             # A source word that no target word needs counts for less than a time.
             known = frequency[words] - np.repeat(itself, counts) > 0.5
             row = np.repeat(np.arange(len(rows)), counts)
