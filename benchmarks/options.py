@@ -254,6 +254,23 @@ class Remembering:
     "number of turns with and without the memory where time is measured"
 
 
+@dataclass(frozen=True)
+class Cleaning:
+    """Count the planted faults that `dragoman check` drops, of 28 kinds, and the good pairs that it loses.
+
+    $ python -m benchmarks cleaning --data ../shared/data
+    """
+
+    data: Annotated[str, tyro.conf.arg(metavar="FOLDER")]
+    "folder of the corpora, NAME.train.tsv; en-es-bible, en-de-mpl and en-ko-mpl must be in it"
+    corpora: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...")] = ("en-de-mpl", "en-ko-mpl")
+    "corpora in which faults are planted"
+    faults: int = 5000
+    "number of faults in each"
+    seed: int = 2026
+    "seed of what is planted, and where"
+
+
 MEASUREMENTS = {
     "training": Training,
     "quality": Quality,
@@ -265,6 +282,7 @@ MEASUREMENTS = {
     "verbatim": Verbatim,
     "confidence": Confidence,
     "remembering": Remembering,
+    "cleaning": Cleaning,
 }
 
 
