@@ -83,7 +83,7 @@ def test_exact_match_comes_back_as_approved(make, opened, tidy: bool):
     translator = opened(
         make([("one two three", "something else!"), ("four five", "old"), ("four five", "new")], tidy=tidy)
     )
-    first, second, other = translator.translate(["  one  two three ", "four five", "one two"])
+    first, second, other = translator.translate(["  one  two three ", "four five", "One two."])
     assert (first.text, first.flags) == ("something else!", (EXACT,))
     assert second.text == "new"  # the last one counts
     assert EXACT not in other.flags
@@ -448,6 +448,11 @@ def test_remember_makes_extends_lists_and_forgets(dragoman, trained: Path, tmp_p
     assert dragoman("remember", "-m", trained, "--out", out, "--forget", tmp_path / "a.tsv").code == 0
     (left,) = dragoman("remember", "-m", trained, "--out", out, "--list", "--json").out.splitlines()
     assert json.loads(left)["source"] == "four"
+    (pairs,) = out.glob("states-*/pairs.npy")
+    assert set(np.load(pairs)) == {2}
+    assert dragoman("remember", "-m", trained, out, "--out", tmp_path / "other").code == 0  # as for another model
+    (moved,) = dragoman("remember", "-m", trained, "--out", tmp_path / "other", "--list", "--json").out.splitlines()
+    assert json.loads(moved) == {**json.loads(left), "number": 0}
     ran = dragoman("translate", "-m", trained, "--memory", out, "--output-format", "jsonl", "--origins", "four", "one")
     exact, other = map(json.loads, ran.out.splitlines())
     assert (exact["translation"], exact["flags"], exact["memory"]["number"]) == ("vier", [EXACT], 2)

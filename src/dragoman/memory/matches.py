@@ -1,5 +1,6 @@
 """Find the approved pair whose source is a text, or nearly."""
 
+import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from dragoman.text import verbatim
 
 # What may differ where texts are compared but for it: all that stays as it is in a translation, and plain numbers.
 CHANGING = verbatim.WITH_NUMBERS | {verbatim.find_matches(r"\d+(?:[.,:]\d+)*")}
+WORD = re.compile(r"\w+")
 LEAST_ALIKE = 0.5  # of a match that is worth a word
 COMPARED = 8  # sources with the most words in common
 
@@ -27,6 +29,11 @@ class Match:
 def normal(text: str) -> str:
     """Return a text as exact matches compare it: in NFC, with single spaces."""
     return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in small letters, without marks."""
+    return WORD.findall(unicodedata.normalize("NFC", text).casefold())
 
 
 def without_changing(text: str) -> str:
@@ -75,7 +82,7 @@ class Matches:
                 source = normal(pair.source)
                 self.by_text[source, pair.tag, pair.target_tag].append(number)
                 self.by_rest[without_changing(source), pair.tag, pair.target_tag].append(number)
-                for word in set(source.casefold().split()):
+                for word in set(words_of(source)):
                     self.by_word[word].append(number)
         self.count = len(self.pairs)
 
@@ -95,7 +102,7 @@ class Matches:
         """Return the pair whose source is a text, else the one that is most like it, if it is alike enough."""
         if match := self.exact(text, tag, target_tag):
             return match
-        words = normal(text).casefold().split()
+        words = words_of(text)
         common: Counter[int] = Counter()
         for word in set(words):
             numbers = self.by_word.get(word, [])
@@ -105,9 +112,8 @@ class Matches:
             pair = self.pairs[number]
             if pair is None or (pair.tag, pair.target_tag) != (tag, target_tag):
                 continue
-            others = normal(pair.source).casefold().split()
-            # Below 1: marks or capitals may differ, or the same text has another tag.
-            similarity = min(SequenceMatcher(None, words, others, autojunk=False).ratio(), 0.99)
+            # Below 1: marks or capitals may differ.
+            similarity = min(SequenceMatcher(None, words, words_of(pair.source), autojunk=False).ratio(), 0.99)
             if similarity > (best.similarity if best else LEAST_ALIKE):
                 best = Match(number, pair, similarity)
         return best

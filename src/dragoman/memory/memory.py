@@ -63,9 +63,14 @@ def create_memory(folder: Path, model_folder: Path) -> None:
     replace_file(folder / RECORD, json.dumps(record, indent=1) + "\n")
 
 
+def is_memory(folder: Path) -> bool:
+    """Return whether a folder holds a memory, of whatever model."""
+    return (folder / RECORD).is_file() and (folder / PAIRS).is_file()
+
+
 def check_record(folder: Path, model_folder: Path) -> None:
     """Raise DragomanError where a folder is no memory, or that of another model."""
-    if not (folder / RECORD).is_file() or not (folder / PAIRS).is_file():
+    if not is_memory(folder):
         raise DragomanError(f"{folder}: no memory; dragoman remember makes one")
     try:
         record = formats.unstamp(read_json(folder / RECORD), formats.MEMORY, str(folder / RECORD))
@@ -75,7 +80,7 @@ def check_record(folder: Path, model_folder: Path) -> None:
     if model != identity(model_folder):
         raise DragomanError(
             f"{folder}: the memory of another model than {model_folder}; its pairs can be used again: "
-            f"dragoman remember -m {model_folder} {folder / PAIRS} --out NEW"
+            f"dragoman remember -m {model_folder} {folder} --out NEW"
         )
 
 
@@ -250,7 +255,8 @@ class Memory:
     def tidy(self, progress: Progress = lambda done, total: None, least: int = 1) -> bool:
         """Write the states of all pairs to the disk, if `least` pairs or more have none there; return whether it did.
 
-        That gives searches one index, and the weighting more pairs to be fitted to. Searches go on meanwhile.
+        Those of pairs that were forgotten are left out. That gives searches one index, and the weighting more pairs to
+        be fitted to. Searches go on meanwhile.
         """
         with lock_file(self.folder / LOCK, wait=True):
             self.refresh()
