@@ -9,6 +9,7 @@ from dragoman.server.deepl import texts as deepl_texts
 from dragoman.server.own import documents as own_documents
 from dragoman.server.own import glossaries as own_glossaries
 from dragoman.server.own import inspection as own_inspection
+from dragoman.server.own import memories as own_memories
 from dragoman.server.own import models as own_models
 from dragoman.server.own import runs as own_runs
 from dragoman.server.own import steering as own_steering
@@ -28,6 +29,7 @@ APIS: tuple[Route, ...] = (
     *own_documents.ROUTES,
     *own_runs.ROUTES,
     *own_glossaries.ROUTES,
+    *own_memories.ROUTES,
     *extensions.ROUTES,
     *health.ROUTES,
     *page.ROUTES,
