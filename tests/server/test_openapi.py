@@ -25,6 +25,7 @@ EXAMPLES: Mapping[str, Any] = {
     "entries": "dog\t개", "document_key": "x", "resource": "glossary", "alternatives": 1, "beam": 2, "forbid": ["x"],
     "glossary": ["dog\t개"], "outline_detection": False, "type": "target", "dictionaries": [],
     "api_key": "", "token": "", "translations": ["개가 봐요.", "7"],
+    "translation": "개", "pairs": [{"text": TEXT, "translation": "개"}], "origin": "page",
 }  # fmt: skip
 LISTS = {"/api/v1/translate", "/api/v1/detect", "/extensions/kiss"}  # where "texts" is meant, not "text"
 BODIES = [route for route in ROUTES if route.request and route.method in ("POST", "PUT", "PATCH")]

@@ -90,9 +90,7 @@ def check_owner(call: Call, pair: ApprovedPair) -> None:
         raise Refusal(403, "this pair is not yours; approve another translation of its text, which then counts")
 
 
-def remember(
-    call: Call, remembered: Remembered, pairs: Iterable[tuple[str, str]], origin: str = ""
-) -> list[Numbered]:
+def remember(call: Call, remembered: Remembered, pairs: Iterable[tuple[str, str]], origin: str = "") -> list[Numbered]:
     """Add pairs of texts to a memory: when this returns, they are on the disk, and count for everybody's next request.
 
     origin: what to say of where they come from; '' for the name of the key. Raise Refusal for a blank side, one that

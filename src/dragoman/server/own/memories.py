@@ -1,13 +1,13 @@
 """Correct the memories of the models in dragoman's own API: list, add, change, forget and export approved pairs."""
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
+from dragoman.memory import ApprovedPair
 from dragoman.server import memories
-from dragoman.server.libretranslate import find_target
 from dragoman.server.memories import MAX_ORIGIN, Numbered, Remembered, is_from, may_change, memory_for
 from dragoman.server.reading import Refusal, Upload
 from dragoman.server.routes import OWN, Call, Route, characters_in
@@ -91,20 +91,21 @@ class ForgottenAnswer(Struct):
     forgotten: int
 
 
-def describe(call: Call, number: int, pair: memories.ApprovedPair) -> dict[str, object]:
+def fields_of(call: Call, number: int, pair: ApprovedPair) -> dict[str, Any]:
     """Return the fields of a pair as it is answered."""
-    fields = {"origin": pair.origin, "date": pair.date, "by": pair.by, "yours": may_change(call, pair)}
-    return {"number": number, "text": pair.source, "translation": pair.target, **fields}
+    fields = {"number": number, "text": pair.source, "translation": pair.target, "yours": may_change(call, pair)}
+    return fields | {name: getattr(pair, name) for name in ("origin", "date", "by")}
 
 
 def answer(call: Call, pair: Numbered) -> RememberedPair:
     """Return a pair as it is answered."""
-    return RememberedPair(**describe(call, *pair))  # type: ignore[arg-type]
+    return RememberedPair(**fields_of(call, *pair))
 
 
 def memory_of(call: Call) -> Remembered:
     """Return the memory of the languages in the path. Raise Refusal without one."""
-    return memory_for(call, *(find_target(call.service, call.path[side]) for side in ("source", "target")))
+    codes = [call.path[side] for side in ("source", "target")]
+    return memory_for(call, *(call.service.models.find_language(code) or code for code in codes))
 
 
 def pair_of(call: Call) -> Numbered:
@@ -194,9 +195,7 @@ TABLE = (
     Route("POST", PAIRS, add, OWN, AddRequest, PairsAnswer, characters_of, status=201),
     Route("DELETE", PAIRS, forget_origin, OWN, ForgetRequest, ForgottenAnswer),
     Route("GET", f"{PAIRS}/export", export, OWN, ExportRequest),
-    Route(
-        "PUT", f"{PAIRS}/{{number}}", change, OWN, PairRequest, RememberedPair, characters_in("text", "translation")
-    ),
+    Route("PUT", f"{PAIRS}/{{number}}", change, OWN, PairRequest, RememberedPair, characters_in("text", "translation")),
     Route("DELETE", f"{PAIRS}/{{number}}", forget_one, OWN, status=204),
 )
 ROUTES = tuple(replace(route, files=True) for route in TABLE)
