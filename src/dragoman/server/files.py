@@ -33,6 +33,7 @@ from dragoman.server.texts import Task, detect_sources, translate_lines
 from dragoman.storage.locks import lock_file
 from dragoman.storage.writing import replace_file
 from dragoman.translation.limits import too_long
+from dragoman.translation.translation import EXACT
 
 KEPT = 3600.0  # seconds that a result may be fetched
 PIECE = 1 << 16  # bytes that are read from a file at once
@@ -117,7 +118,7 @@ def translate_document(
                 results = translate_lines(call, block, [""] * len(block), language, task)
             for number, result in enumerate(results, start):
                 long = too_long(result.output, limits[number])
-                faults += [(lines[number], flag) for flag in filter(None, (*result.flags, long))]
+                faults += [(lines[number], flag) for flag in (*result.flags, long) if flag not in ("", EXACT)]
                 unsure.update([number] if result.left_out or long else [])
             translated += [result.output for result in results]
             progress(len(translated), faults)
