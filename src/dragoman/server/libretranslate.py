@@ -201,7 +201,7 @@ def suggest(call: Call) -> SuggestAnswer:
         return SuggestAnswer(False)
     remembered = find_memory(call, source, target)
     if remembered:
-        remember(call, remembered, pairs, request.origin)
+        remember(call, remembered, [(*pair, request.origin) for pair in pairs])
     if call.service.config.suggestions:
         write_suggestion(Path(call.service.config.suggestions), f"{source}-{target}", pairs)
     elif not remembered:

@@ -90,17 +90,17 @@ def check_owner(call: Call, pair: ApprovedPair) -> None:
         raise Refusal(403, "this pair is not yours; approve another translation of its text, which then counts")
 
 
-def remember(call: Call, remembered: Remembered, pairs: Iterable[tuple[str, str]], origin: str = "") -> list[Numbered]:
+def remember(call: Call, remembered: Remembered, pairs: Iterable[tuple[str, str, str]]) -> list[Numbered]:
     """Add pairs of texts to a memory: when this returns, they are on the disk, and count for everybody's next request.
 
-    origin: what to say of where they come from; '' for the name of the key. Raise Refusal for a blank side, one that
-    is too long, and a memory that is full.
+    pairs: each has a text, its translation, and where they come from; '' for the name of the key. Raise Refusal for a
+    blank side, one that is too long, and a memory that is full.
     """
     by, date = name_of_key(call), f"{datetime.now():%Y-%m-%d %H:%M}"
     added = []
-    for texts in pairs:
+    for *texts, origin in pairs:
         source, target = (" ".join(text.split()) for text in texts)
-        if not source or not target or max(len(source), len(target)) > MAX_SIDE:
+        if not fits(source, target):
             raise Refusal(400, f"each side of a pair must have 1 to {MAX_SIDE:,} characters")
         added.append(ApprovedPair(source, target, origin or by or "api", date, by, *remembered.tags))
     memory = remembered.memory
@@ -110,6 +110,11 @@ def remember(call: Call, remembered: Remembered, pairs: Iterable[tuple[str, str]
         return [Numbered(*each) for each in zip(memory.add(added), added, strict=True)]
     except DragomanError as error:
         raise Refusal(400, str(error)) from None
+
+
+def fits(source: str, target: str) -> bool:
+    """Return whether a memory takes a text and its translation: both are there, and not too long."""
+    return min(len(source), len(target)) > 0 and max(len(source), len(target)) <= MAX_SIDE
 
 
 def is_from(pair: ApprovedPair, origin: str) -> bool:

@@ -5,6 +5,7 @@ from dragoman.server.deepl import dialect
 from dragoman.server.deepl import documents as deepl_documents
 from dragoman.server.deepl import glossaries as deepl_glossaries
 from dragoman.server.deepl import languages as deepl_languages
+from dragoman.server.deepl import memories as deepl_memories
 from dragoman.server.deepl import texts as deepl_texts
 from dragoman.server.own import documents as own_documents
 from dragoman.server.own import glossaries as own_glossaries
@@ -22,6 +23,7 @@ APIS: tuple[Route, ...] = (
     *deepl_documents.ROUTES,
     *deepl_languages.ROUTES,
     *deepl_glossaries.ROUTES,
+    *deepl_memories.ROUTES,
     *own_texts.ROUTES,
     *own_steering.ROUTES,
     *own_models.ROUTES,

@@ -146,16 +146,16 @@ def add(call: Call) -> PairsAnswer:
     request: AddRequest = call.request
     if len(request.pairs) > call.service.config.texts:
         raise Refusal(400, f"at most {call.service.config.texts:,} pairs at once")
-    pairs = [(pair.text, pair.translation) for pair in request.pairs]
-    added = memories.remember(call, memory_of(call), pairs, request.origin)
+    pairs = [(pair.text, pair.translation, request.origin) for pair in request.pairs]
+    added = memories.remember(call, memory_of(call), pairs)
     return PairsAnswer([answer(call, each) for each in added])
 
 
 def change(call: Call) -> RememberedPair:
     """Put another pair in the place of one; it has a number of its own."""
     before, remembered = pair_of(call), memory_of(call)
-    texts = [(call.request.text, call.request.translation)]
-    (changed,) = memories.remember(call, remembered, texts, before.pair.origin)
+    pair = (call.request.text, call.request.translation, before.pair.origin)
+    (changed,) = memories.remember(call, remembered, [pair])
     remembered.memory.forget([before.number])
     return answer(call, changed)
 
