@@ -38,6 +38,8 @@ EXAMPLES: dict[str, Any] = {
     "document_key": "x",
     "translation": "개.",
     "origin": "page",
+    "source_file": {"file_name": "a.tmx", "content_length": 9},
+    "filter_text": "dog",
     "pairs": [{"text": "A dog.", "translation": "개."}],
 }
 EXAMPLES["dictionaries"] = [{name: EXAMPLES[name] for name in ("source_lang", "target_lang", "entries")}]

@@ -26,6 +26,7 @@ EXAMPLES: Mapping[str, Any] = {
     "glossary": ["dog\t개"], "outline_detection": False, "type": "target", "dictionaries": [],
     "api_key": "", "token": "", "translations": ["개가 봐요.", "7"],
     "translation": "개", "pairs": [{"text": TEXT, "translation": "개"}], "origin": "page",
+    "source_file": {"file_name": "a.tmx", "content_length": 9}, "filter_text": "dog",
 }  # fmt: skip
 LISTS = {"/api/v1/translate", "/api/v1/detect", "/extensions/kiss"}  # where "texts" is meant, not "text"
 BODIES = [route for route in ROUTES if route.request and route.method in ("POST", "PUT", "PATCH")]
@@ -88,7 +89,7 @@ def send(server: Running, route: Any, kind: str, fields: Mapping[str, Any]) -> A
 
 def without_chance(answer: Answer) -> Any:
     """A status and what is always the same of an answer: no names, no times."""
-    chance = r'"(id|glossary_id|document_id|document_key|created|creation_time|translatedFileUrl)": ?("[^"]*"|\d+)'
+    chance = r'"(id|glossary_id|document_id|document_key|created|creation_time|translatedFileUrl|job_id|upload_url|expires_at)": ?("[^"]*"|\d+)'
     return answer.status, re.sub(chance, "", answer.body.decode(errors="replace"))
 
 
