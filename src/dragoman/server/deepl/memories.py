@@ -224,7 +224,7 @@ def describe(remembered: Remembered) -> MemoryAnswer:
 def list_all(call: Call) -> MemoriesAnswer:
     """List the memories."""
     first, count = call.request.page * call.request.page_size, call.request.page_size
-    return MemoriesAnswer([describe(each) for each in islice(all_memories(call).values(), first, first + count)])
+    return MemoriesAnswer([describe(each) for each in [*all_memories(call).values()][first : first + count]])
 
 
 def show(call: Call) -> MemoryAnswer:
