@@ -29,7 +29,8 @@ from dragoman.memory.pairs import PairLog
 from dragoman.memory.states import Reduction, read_pairs
 from dragoman.memory.weighting import Weighting, fit_weighting
 from dragoman.model_folder import read_model
-from dragoman.translation.translation import EXACT
+from dragoman.translation.safeguards import Safeguards
+from dragoman.translation.translation import EXACT, SWAPPED
 
 pytest.importorskip("faiss")
 
@@ -89,6 +90,26 @@ def test_exact_match_comes_back_as_approved(make, opened, tidy: bool):
     assert first.memory.similarity == 1.0
     assert 0.5 < other.memory.similarity < 1.0
     assert other.memory.pair.origin == "made:0"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "text", "expected"),
+    [
+        ("Page 3 of {n}", "Seite 3 von {n}", "Page 12 of {count}", "Seite 12 von {count}"),
+        ("3 of 4 files", "4 Dateien, davon 3", "10 of 12 files", "12 Dateien, davon 10"),
+        ("Page 3", "Seite drei", "Page 4", None),
+        ("3 and 3", "3 und 3", "3 and 4", None),  # which of them is the other one?
+        ("Page 3", "Seite 3", "Pages 4", None),
+        ("1.5 m", "1,5 m", "2.5 m", None),
+    ],
+)
+def test_numbers_of_an_approved_pair_are_swapped_if_asked(
+    make, opened, source: str, target: str, text: str, expected: str | None
+):
+    translator = opened(make([(source, target)]))
+    assert SWAPPED not in translator.translate(text).flags
+    translation = translator.replace(safeguards=Safeguards(swap_numbers=True)).translate(text)
+    assert (translation.text == expected) == (SWAPPED in translation.flags) == (expected is not None)
 
 
 def test_correction_counts_from_the_next_sentence_on(make, opened):
@@ -216,7 +237,7 @@ def test_tail_and_tidied_states_say_the_same(make, folder: Path, pairs):
     assert tail.state_count == tidied.state_count
 
 
-def test_many_pairs_have_reduced_keys_and_a_fitted_weight(make, folder: Path, pairs, monkeypatch: pytest.MonkeyPatch):
+def test_large_memory_has_small_keys_and_a_fit(make, folder: Path, pairs, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(memory_module, "REDUCED_FROM", 200)
     monkeypatch.setattr(memory_module, "KEY_SIZE", 8)
     monkeypatch.setattr("dragoman.memory.base.FEWEST_FITTED", 50)
@@ -313,6 +334,22 @@ def test_forgotten_text_is_gone_from_the_disk(make, folder: Path):
         assert memory.exact("one") is None
         assert memory.exact("two").target == "zwei"
         assert memory.recall().forgotten[0]
+
+
+def test_forgetting_the_last_of_several_brings_back_the_one_before(make, folder: Path):
+    memory = Memory(make([("one", "eins"), ("one", "ein")]), folder, *read_model(folder))
+    memory.forget([1])
+    assert memory.exact("one").target == "eins"
+    memory.forget([0])
+    assert memory.exact("one") is None
+
+
+def test_states_that_another_process_replaces_are_read_again(make, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    out = make([("one", "eins")])
+    (states,) = out.glob("states-*")
+    listed = [[out / "states-000000"], [states]]  # the first one is gone by now
+    monkeypatch.setattr(Memory, "_states_folders", lambda self: listed.pop(0))
+    assert Memory(out, folder, *read_model(folder)).state_count > 0
 
 
 def test_pair_without_a_side_or_with_an_unknown_tag_is_refused(make, folder: Path):

@@ -46,10 +46,10 @@ export const withoutGlossary = ({ source, target }) => ({ source, target, glossa
 // What the server has learned since may change any line.
 export const forgetAll = () => known.clear();
 
-const EXACT = "memory: exact"; // nothing is wrong with it: `memory` says what there is
+const MEMORY = "memory:"; // nothing is wrong with it: `memory` says what there is
 
 function remember(line, wish, translation) {
-  const flags = translation.flags.filter((flag) => flag !== EXACT);
+  const flags = translation.flags.filter((flag) => !flag.startsWith(MEMORY));
   known.set(nameOf(line, wish), { ...translation, flags, line, wish: wishFor(line, wish) });
   if (known.size > MOST) known.delete(known.keys().next().value);
 }
