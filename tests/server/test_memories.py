@@ -221,12 +221,12 @@ def missed(server: Running) -> int:
         return sum(pool.map(work, range(CLIENTS)))
 
 
-def test_each_of_many_clients_sees_its_correction_in_its_next_answer(kept: Running):
+def test_clients_at_once_see_their_corrections_in_the_next_answer(kept: Running):
     assert missed(kept) == 0
     assert len(listed(kept, "count=1000")) == CLIENTS * ROUNDS
 
 
-def test_two_servers_with_one_memory_see_what_the_other_one_learned(
+def test_servers_with_one_memory_see_what_the_other_learned(
     kept: Running, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The control: one that does not look does not."""

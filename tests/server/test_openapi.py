@@ -89,7 +89,8 @@ def send(server: Running, route: Any, kind: str, fields: Mapping[str, Any]) -> A
 
 def without_chance(answer: Answer) -> Any:
     """A status and what is always the same of an answer: no names, no times."""
-    chance = r'"(id|glossary_id|document_id|document_key|created|creation_time|translatedFileUrl|job_id|upload_url|expires_at)": ?("[^"]*"|\d+)'
+    names = "(glossary_|document_|job_)?id|document_key|created|creation_time|translatedFileUrl|upload_url|expires_at"
+    chance = rf'"({names})": ?("[^"]*"|\d+)'
     return answer.status, re.sub(chance, "", answer.body.decode(errors="replace"))
 
 

@@ -70,8 +70,8 @@ def memory_for(call: Call, source: str, target: str) -> Remembered:
 def all_memories(call: Call) -> dict[LanguagePair, Remembered]:
     """Return the memories by their pairs of languages."""
     by_pair = call.service.models.by_pair
-    found = {pair: find_memory(call, *pair) for pair in sorted(by_pair)}
-    return {pair: remembered for pair, remembered in found.items() if remembered}
+    memories = {pair: find_memory(call, *pair) for pair in sorted(by_pair)}
+    return {pair: remembered for pair, remembered in memories.items() if remembered}
 
 
 def name_of_key(call: Call) -> str:
