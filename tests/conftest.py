@@ -304,6 +304,17 @@ def models(trained: Path) -> Iterator[Any]:
     opened.close(5)
 
 
+@pytest.fixture
+def remembering(trained: Path, tmp_path: Path) -> Iterator[Any]:
+    """The models of a server: that one, with an empty memory in a folder of the test."""
+    pytest.importorskip("faiss")
+    from serving import open_remembering
+
+    opened = open_remembering(trained, tmp_path / "memory")
+    yield opened
+    opened.close(5)
+
+
 @pytest.fixture(scope="session")
 def reopened(trained: Path) -> Any:
     """The translator of that server, opened anew."""

@@ -59,6 +59,41 @@ LANGUAGES = array(record({"supports_formality": BOOLEAN}, language=UPPER, name=N
 FEATURE = record({"needs_source_support": BOOLEAN, "needs_target_support": BOOLEAN}, name=NAME)
 ERROR = record({"code": {"type": ["string", "integer"]}, "detail": TEXT}, message=NAME)
 
+IDENTITY = {"type": "string", "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"}
+MEMORY = record(
+    translation_memory_id=IDENTITY,
+    name=NAME,
+    source_language=MIXED,
+    target_languages=array(MIXED),
+    segment_count=COUNT,
+    creation_time=TIME,
+    updated_time=TIME,
+)
+TARGET = record({"creation_time": TIME}, target_segment_id=IDENTITY, target_language=MIXED, target_text=TEXT)
+SEGMENT = record({"creation_time": TIME}, source_segment_id=IDENTITY, source_text=TEXT, targets=array(TARGET))
+RESULT = record(
+    {
+        "status_metadata": record(required_action=NAME),
+        "error": record(message=NAME),
+        "translation_memory_id": IDENTITY,
+        "skipped_segment_count": COUNT,
+        "download_url": NAME,
+        "expires_at": TIME,
+    },
+    status=one_of("awaiting_input", "processing", "completed", "downloaded", "failed", "expired"),
+)
+SOURCE_FILE = record(file_name=NAME, content_length=COUNT, content_type=NAME)
+JOB = record(
+    {"source_file": SOURCE_FILE},
+    job_id=IDENTITY,
+    operation=one_of("import", "export"),
+    product=one_of("translation_memory"),
+    creation_time=TIME,
+    updated_time=TIME,
+    parameters=record({"translation_memory_id": IDENTITY, "display_name": NAME}),
+    results={**array(RESULT), "minItems": 1, "maxItems": 1},
+)
+
 # Method, path, status, and what the body is: a schema of JSON, or None for what is no JSON.
 ANSWERS: dict[tuple[str, str], tuple[int, Schema | None]] = {
     ("POST", "/v2/translate"): (200, record(translations={**array(TRANSLATION), "minItems": 1})),
@@ -90,6 +125,15 @@ ANSWERS: dict[tuple[str, str], tuple[int, Schema | None]] = {
         lang=MIXED, name=NAME, usable_as_source=BOOLEAN, usable_as_target=BOOLEAN, status=STATUS,
         features={"type": "object", "additionalProperties": record(status=STATUS)}))),
     ("GET", "/v3/languages/resources"): (200, array(record(name=NAME, features=array(FEATURE)))),
+    ("GET", "/v3/translation_memories"): (200, record(translation_memories=array(MEMORY))),
+    ("GET", "/v3/translation_memories/{id}"): (200, MEMORY),
+    ("DELETE", "/v3/translation_memories/{id}"): (204, None),
+    ("GET", "/v3/translation_memories/{id}/segments"): (200, record(
+        {"next_page_cursor": NAME}, segments=array(SEGMENT), segment_count=COUNT)),
+    ("POST", "/v3/translation_memories/{id}/export"): (202, record(
+        job_id=IDENTITY, parameters=record(translation_memory_id=IDENTITY))),
+    ("POST", "/v3/translation_memories/import"): (202, record(job_id=IDENTITY, upload_url=NAME, expires_at=TIME)),
+    ("GET", "/v3/translation_memories/jobs/{id}"): (200, JOB),
 }  # fmt: skip
 ERRORS = {400, 401, 403, 404, 405, 408, 413, 415, 429, 456, 500, 503, 504, 529}
 PATHS = [(method, re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), (method, path)) for method, path in ANSWERS]

@@ -31,7 +31,7 @@ from dragoman.model_folder import add_record, fetch_model
 from dragoman.server.app import App
 from dragoman.server.keys import Key
 from dragoman.server.listening import bind
-from dragoman.server.models import Models
+from dragoman.server.models import Models, open_models, parse_models
 from dragoman.server.run import Server, open_detector
 from dragoman.server.service import Service
 from dragoman.server.table import DIALECTS, ROUTES
@@ -131,6 +131,11 @@ def with_confidence(model: Path, out: Path, confidence: Confidence = CONFIDENCE)
     shutil.copytree(fetch_model(model), out)
     add_record(out, Confidence.RECORD, confidence.as_json())
     return out
+
+
+def open_remembering(model: Path, memory: Path, **settings: Any) -> Models:
+    """Open a model that translates English into Korean, with a memory."""
+    return open_models(replace(CONFIG, memory=(str(memory),), **settings), parse_models([f"en-ko={model}"], None))
 
 
 @contextlib.contextmanager

@@ -62,7 +62,7 @@ FLAGS = {
     "serve": "-m --model --pivot --host --port --engine --compute-type --device --threads --processes --replicas "
     + "--batches --gather --beam --max-beam --patience --deadline --max-wait --requests --cache --texts "
     + "--characters --rate --keep --min-confidence --inspect-tokens --api-keys --open --host-name --allow-origin "
-    + "--proxy --state --suggestions --runs --grace --new-key",
+    + "--proxy --state --suggestions --memory --runs --grace --new-key",
     "plot": "--out --against",
     "verify": "--json",
     "average": "--out --last",

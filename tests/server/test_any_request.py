@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from serving import CONFIG, Answer, Running, running
+from serving import CONFIG, Answer, Running, open_remembering, running
 
 from dragoman.server.keys import Key, digest
 from dragoman.server.models import Models
@@ -35,6 +36,11 @@ EXAMPLES: dict[str, Any] = {
     "entries": "dog\t개",
     "resource": "glossary",
     "document_key": "x",
+    "translation": "개.",
+    "origin": "page",
+    "source_file": {"file_name": "a.tmx", "content_length": 9},
+    "filter_text": "dog",
+    "pairs": [{"text": "A dog.", "translation": "개."}],
 }
 EXAMPLES["dictionaries"] = [{name: EXAMPLES[name] for name in ("source_lang", "target_lang", "entries")}]
 VALUES = [
@@ -72,16 +78,19 @@ REQUESTS = [route for route in ROUTES if route.request]
 
 
 @pytest.fixture(scope="module")
-def keeping(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def keeping(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server without keys that keeps things."""
     folder = tmp_path_factory.mktemp("kept")
     kept = {"state": str(folder / "state"), "suggestions": str(folder / "suggestions")}
-    with running(models, replace(CONFIG, rate=0, max_wait=60.0, **kept)) as started:
+    models = open_remembering(trained, folder / "memory")
+    with running(models, replace(CONFIG, rate=0, max_wait=60.0, memory=("memory",), **kept)) as started:
         yield started
+    models.close(5)
 
 
 def path_of(route: Route) -> str:
-    return route.path.replace("{id}", 32 * "0").replace("{name}", "x")
+    places = {"id": 32 * "0", "name": "x", "source": "en", "target": "ko", "number": "0"}
+    return re.sub(r"\{(\w+)\}", lambda place: places[place[1]], route.path)
 
 
 def example_of(route: Route) -> dict[str, Any]:

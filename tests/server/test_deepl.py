@@ -282,7 +282,8 @@ def test_deepl_routes_answer_within_the_contract(server: Running):
         ("GET", "/v3/languages/resources", None),
     ):
         ask(server, method, path, fields)
-    until(lambda: set(server.contract.seen) == set(ANSWERS))  # an answer is looked at after it was sent
+    others = {row for row in ANSWERS if "/translation_memories" in row[1]}  # of test_deepl_memories.py
+    until(lambda: set(server.contract.seen) == set(ANSWERS) - others)  # an answer is looked at after it was sent
     changed = 0
     for (method, path), answer in server.contract.seen.items():
         status, schema = ANSWERS[method, path]

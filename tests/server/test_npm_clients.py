@@ -33,6 +33,25 @@ def server(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield started
 
 
+def test_client_of_deepl_uses_a_memory(remembering: Models, packages: Path, tmp_path: Path):
+    config = replace(CONFIG, memory=("memory",), state=str(tmp_path / "state"))
+    unit = f'<tu><tuv xml:lang="en"><seg>{TEXT}</seg></tuv><tuv xml:lang="ko"><seg>개들</seg></tuv></tu>'
+    (tmp_path / "cats.tmx").write_text(f'<tmx><header srclang="en"/><body>{unit}</body></tmx>', encoding="utf-8")
+    with running(remembering, config, [Key("one", digest("first"))]) as server:
+        command = ["node", CLIENTS / "memories.js", server.url, "first", TEXT, packages, tmp_path / "cats.tmx"]
+        ran = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == {
+        "memory": ["memory", "en", ["ko"], 0],
+        "imported": ["completed", True],
+        "count": 1,
+        "segments": [[TEXT, "개들"]],
+        "text": "개들",
+        "left": 0,
+    }
+    assert "개들" in (tmp_path / "cats.tmx.exported").read_text(encoding="utf-8")
+
+
 def test_clients_from_npm_are_answered(server: Running, packages: Path, models: Models):
     alone = next(iter(models.by_pair.values())).translator.translate(TEXT).text
     command = ["node", str(CLIENTS / "clients.js"), server.url, "first", TEXT, str(packages)]

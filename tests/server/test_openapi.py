@@ -25,6 +25,8 @@ EXAMPLES: Mapping[str, Any] = {
     "entries": "dog\t개", "document_key": "x", "resource": "glossary", "alternatives": 1, "beam": 2, "forbid": ["x"],
     "glossary": ["dog\t개"], "outline_detection": False, "type": "target", "dictionaries": [],
     "api_key": "", "token": "", "translations": ["개가 봐요.", "7"],
+    "translation": "개", "pairs": [{"text": TEXT, "translation": "개"}], "origin": "page",
+    "source_file": {"file_name": "a.tmx", "content_length": 9}, "filter_text": "dog",
 }  # fmt: skip
 LISTS = {"/api/v1/translate", "/api/v1/detect", "/extensions/kiss"}  # where "texts" is meant, not "text"
 BODIES = [route for route in ROUTES if route.request and route.method in ("POST", "PUT", "PATCH")]
@@ -87,7 +89,8 @@ def send(server: Running, route: Any, kind: str, fields: Mapping[str, Any]) -> A
 
 def without_chance(answer: Answer) -> Any:
     """A status and what is always the same of an answer: no names, no times."""
-    chance = r'"(id|glossary_id|document_id|document_key|created|creation_time|translatedFileUrl)": ?("[^"]*"|\d+)'
+    names = "(glossary_|document_|job_)?id|document_key|created|creation_time|translatedFileUrl|upload_url|expires_at"
+    chance = rf'"({names})": ?("[^"]*"|\d+)'
     return answer.status, re.sub(chance, "", answer.body.decode(errors="replace"))
 
 

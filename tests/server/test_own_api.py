@@ -350,6 +350,7 @@ def test_models_route_lists_pairs_models_and_limits(server: Running, models: Mod
             "aligned_by": asdict(one.translator.alignment),
             "word_scores": True,
             "confidence": False,
+            "memory": None,
             "tags": [],
         }
     ]

@@ -26,6 +26,7 @@ class FlagServeConfig(ServeConfig):
     allow_origin: Annotated[Texts, tyro.conf.arg(metavar="ORIGIN")] = ()
     keep: Annotated[Texts, tyro.conf.arg(metavar="REGEX")] = ()
     proxy: Annotated[Texts, tyro.conf.arg(metavar="ADDRESS")] = ()
+    memory: Annotated[Texts, tyro.conf.arg(metavar="[PAIR=]FOLDER")] = ()
     open: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
 
 

@@ -99,6 +99,8 @@ class ServeConfig:
     "folder for glossaries and documents; several servers may share it"
     suggestions: str | None = None
     "folder for the corrections of users: a TSV file for each pair, such as en-de.tsv, for dragoman train"
+    memory: tuple[str, ...] = ()
+    "FOLDER of approved pairs, which count from the next request on, made if missing; with several models en-de=FOLDER"
     runs: str | None = None
     "folder with runs of dragoman train, which the page at /runs follows"
     grace: Wait = 30.0

@@ -38,7 +38,8 @@ class View:
     ) -> list[list[Hypothesis]]:
         """Search as `Engine.search` says; raise Late or Gone when the ticket says so, and Gone when the pool closes."""
         constraints = constraints or [UNCONSTRAINED] * len(sources)
-        rows = [Row(tuple(ids), config, rules) for ids, rules in zip(sources, constraints, strict=True)]
+        version = self.pool.version()
+        rows = [Row(tuple(ids), config, rules, version) for ids, rules in zip(sources, constraints, strict=True)]
         return self.pool.search(self.ticket, rows)
 
 
@@ -57,7 +58,8 @@ class Pool:
     when nothing else is searched, and is stepped when there is no other batch.
 
     A row that nobody waits for any more goes on for `grace` seconds if no other one waits, because clients that give up
-    ask again at once. Finished rows stay in a cache of `cache` bytes.
+    ask again at once. Finished rows stay in a cache of `cache` bytes. `version` returns another number when the engine
+    has learned something: what was searched for before is then searched for again.
 
     The rows are shared among `threads` threads. An engine without steps, such as CTranslate2, searches one batch at a
     time in each of them, and cannot be stopped within a batch.
@@ -73,9 +75,11 @@ class Pool:
         gather: float = 0.01,
         grace: float = 0.5,
         cache: int = 2**26,
+        version: Callable[[], int] = lambda: 0,
         clock: Callable[[], float] = time.monotonic,
     ):
         self.engine, self.tokens, self.gather, self.grace, self.clock = engine, tokens, gather, grace, clock
+        self.version = version
         self.batches = batches if isinstance(engine, SteppedEngine) else 1
         self.lock = threading.Lock()  # guards all that follows
         self.changed = threading.Condition(self.lock)  # what threads without work wait for

@@ -64,6 +64,7 @@ class Row(NamedTuple):
     ids: tuple[int, ...]
     config: SearchConfig
     constraints: Constraints
+    version: int = 0  # of what the engine remembers
 
     @property
     def tokens(self) -> int:

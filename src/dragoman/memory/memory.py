@@ -224,9 +224,10 @@ class Memory:
             if not (pair.source.strip() and pair.target.strip()):
                 raise DragomanError("an approved pair has a source and a target")
         with self._lock:
-            self.log.append(added)
+            start = self.log.append(added)
             self.refresh()
-            return range(len(self.log.pairs) - len(added), len(self.log.pairs))
+            first = self.log.number_at(start)  # another process may have added some since
+            return range(first, first + len(added))
 
     def forget(self, numbers: Iterable[int]) -> int:
         """Forget the pairs of these numbers; return how many there were of them. Their text is overwritten."""

@@ -6,6 +6,7 @@ leaves nothing behind that anybody would read.
 
 import json
 import os
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -86,8 +87,8 @@ class PairLog:
         self._starts.append(self.end)
         self.pairs.append(pair)
 
-    def append(self, pairs: Iterable[ApprovedPair]) -> None:
-        """Write pairs to the end; they are on the disk when this returns, or, where it raises OSError, none of them is.
+    def append(self, pairs: Iterable[ApprovedPair]) -> int:
+        """Write pairs to the end; return at which byte. They are on the disk then; where it raises OSError, none is.
 
         Raise DragomanError for a pair that is too long.
         """
@@ -95,7 +96,11 @@ class PairLog:
         if any(len(line) > LONGEST for line in lines):
             raise DragomanError(f"a pair has more than {LONGEST:,} bytes, which a memory does not take")
         with lock_file(self.path, wait=True) as descriptor:
-            self._write(descriptor, lines)
+            return self._write(descriptor, lines)
+
+    def number_at(self, byte: int) -> int:
+        """Return the number of the pair whose line begins at a byte that was read, or of the first one behind it."""
+        return bisect_left(self._starts, byte)
 
     def forget(self, numbers: Sequence[int]) -> None:
         """Forget pairs: their text is overwritten, and readers that go on are told. Numbers must be of this file."""
@@ -112,8 +117,11 @@ class PairLog:
                 os.fsync(file.fileno())
         self.refresh()
 
-    def _write(self, descriptor: int, lines: Sequence[bytes]) -> None:
-        """Write lines behind the last whole one; a part of a line, which a killed process has left, is cut off."""
+    def _write(self, descriptor: int, lines: Sequence[bytes]) -> int:
+        """Write lines behind the last whole one; return where they begin.
+
+        A part of a line, which a killed process has left, is cut off.
+        """
         end = size = os.fstat(descriptor).st_size
         with self.path.open("rb") as file:
             while end:
@@ -135,3 +143,4 @@ class PairLog:
         except BaseException:
             os.ftruncate(descriptor, end)
             raise
+        return end

@@ -30,6 +30,7 @@ from dragoman.server.reading import (
     Received,
     Refusal,
     Room,
+    Upload,
     convert_fields,
     form_fields,
     read_body,
@@ -139,7 +140,10 @@ class App:
         body = await read_body(exchange.receive, exchange.headers, route.max_body, BODY_SECONDS, self.room, sender)
         exchange.received_all = True
         query = exchange.scope["query_string"]
-        received = await read_fields(exchange.scope["method"], query, exchange.headers, body)
+        if route.raw:
+            received = Received(form_fields(query), Upload("", body))
+        else:
+            received = await read_fields(exchange.scope["method"], query, exchange.headers, body)
         if dialect.key_in_fields:
             exchange.caller, rate = self._identify(exchange, received)
         request = None

@@ -33,6 +33,7 @@ from dragoman.server.texts import Task, detect_sources, translate_lines
 from dragoman.storage.locks import lock_file
 from dragoman.storage.writing import replace_file
 from dragoman.translation.limits import is_unsure, too_long
+from dragoman.translation.translation import EXACT, SWAPPED
 
 KEPT = 3600.0  # seconds that a result may be fetched
 PIECE = 1 << 16  # bytes that are read from a file at once
@@ -49,6 +50,7 @@ PLACES = Shares(MAX_WAITING)
 THREADS = ThreadPoolExecutor(MAX_WAITING, "document")  # one for each document
 TURNS = Turns(4)  # documents that are translated at the same time; others wait
 OWN: dict[str, Ticket] = {}  # the documents that this process is to translate
+NO_FAULTS = ("", EXACT, SWAPPED)
 Fault = tuple[int, str]  # the line that it is in, from 1 (0: the whole document), and what is wrong, in words
 MAX_FAULTS = 1000  # that are kept of a document
 BLOCK = 256  # texts of a document that are translated before it is written down how many are done
@@ -117,7 +119,7 @@ def translate_document(
                 results = translate_lines(call, block, [""] * len(block), language, task)
             for number, result in enumerate(results, start):
                 long = too_long(result.output, limits[number])
-                faults += [(lines[number], flag) for flag in filter(None, (*result.flags, long))]
+                faults += [(lines[number], flag) for flag in (*result.flags, long) if flag not in NO_FAULTS]
                 unsure.update([number] if is_unsure(result, limits[number], document.mark) else [])
             translated += [result.output for result in results]
             progress(len(translated), faults)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
@@ -14,6 +15,7 @@ from dragoman.documents import FORMS, SUFFIXES
 from dragoman.server.files import attachment, file_route, open_document, results_of, safe_name, translate_document
 from dragoman.server.health import Health, live
 from dragoman.server.languages import name_of
+from dragoman.server.memories import MAX_ORIGIN, find_memory, remember
 from dragoman.server.reading import JSON_LIST, Fields, Refusal
 from dragoman.server.routes import BEARER, Call, Dialect, KeyField, Route, bearer, characters_in
 from dragoman.server.service import Service
@@ -148,7 +150,7 @@ def frontend_settings(call: Call) -> dict[str, Any]:
         "frontendTimeout": 500,
         "apiKeys": bool(service.keys),
         "keyRequired": bool(service.keys),
-        "suggestions": bool(service.config.suggestions),
+        "suggestions": bool(service.config.suggestions or service.config.memory),
         "filesTranslation": bool(service.config.state),
         "supportedFilesFormat": list(SUFFIXES) if service.config.state else [],
         "language": {
@@ -165,6 +167,7 @@ class SuggestRequest(Struct):
     source: str
     target: str
     original: Annotated[str, Meta(description="the translation before it was corrected")] = ""
+    origin: Annotated[str, Meta(max_length=MAX_ORIGIN, description="where it comes from, for a memory")] = "suggest"
     api_key: KeyField = None
 
 
@@ -175,12 +178,13 @@ class SuggestAnswer(Struct):
 
 
 def suggest(call: Call) -> SuggestAnswer:
-    """Keep a better translation of a text, for a training: line by line where both have as many lines.
+    """Keep a better translation of a text: in the memory, so that it counts at once, and in the file for a training.
 
-    Of lines that are as in the original translation, if that is given, nothing is kept.
+    It is kept line by line where both have as many lines. Of lines that are as in the original translation, if that is
+    given, nothing is kept.
     """
     request: SuggestRequest = call.request
-    if not call.service.config.suggestions:
+    if not (call.service.config.suggestions or call.service.config.memory):
         raise Refusal(403, "Suggestions are disabled on this server.")
     target = find_target(call.service, request.target)
     if request.source.lower() == "auto":
@@ -193,21 +197,32 @@ def suggest(call: Call) -> SuggestAnswer:
     for name, text in (("q", request.q), ("s", request.s)):
         if not text.strip():
             raise Refusal(400, f"Invalid request: missing {name} parameter")
-    if not (lines := corrected_lines(request)):
+    if not (pairs := corrected_lines(request)):
         return SuggestAnswer(False)
-    folder = Path(call.service.config.suggestions)
-    folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-    path = folder / f"{source}-{target}.tsv"
-    with lock_file(path.with_suffix(".lock"), wait=True), open_append(path) as file:
-        content, size = "".join(lines).encode(), path.stat().st_size
-        if os.write(file.fileno(), content) < len(content):  # the next suggestion must not go on with half a line
-            os.truncate(path, size)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    remembered = find_memory(call, source, target)
+    if remembered:
+        remember(call, remembered, [(*pair, request.origin) for pair in pairs])
+    if call.service.config.suggestions:
+        write_suggestion(Path(call.service.config.suggestions), f"{source}-{target}", pairs)
+    elif not remembered:
+        raise Refusal(403, f"Suggestions are disabled on this server for {source}-{target}.")
     return SuggestAnswer(True)
 
 
-def corrected_lines(request: SuggestRequest) -> list[str]:
-    """Return the lines of a corpus in a suggestion: a text, a tab, its translation, without those nobody corrected."""
+def write_suggestion(folder: Path, name: str, pairs: Sequence[tuple[str, str]]) -> None:
+    """Write pairs to the end of a file of a corpus, all of them or none."""
+    folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    path = folder / f"{name}.tsv"
+    with lock_file(path.with_suffix(".lock"), wait=True), open_append(path) as file:
+        content, size = "".join(f"{text}\t{translation}\n" for text, translation in pairs).encode(), path.stat().st_size
+        if os.write(file.fileno(), content) < len(content):  # the next suggestion must not go on with half a line
+            os.truncate(path, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(file.fileno())
+
+
+def corrected_lines(request: SuggestRequest) -> list[tuple[str, str]]:
+    """Return the pairs in a suggestion: texts and their translations, without those nobody corrected."""
     texts, translations, originals = (text.splitlines() for text in (request.q, request.s, request.original))
     if len(texts) != len(translations):
         texts, translations, originals = [request.q], [request.s], [request.original]
@@ -215,7 +230,7 @@ def corrected_lines(request: SuggestRequest) -> list[str]:
         originals = [""] * len(texts)
     columns = [[" ".join(line.split()) for line in lines] for lines in (texts, translations, originals)]
     return [
-        f"{text}\t{translation}\n"
+        (text, translation)
         for text, translation, original in zip(*columns, strict=True)
         if text and translation and translation != original
     ]

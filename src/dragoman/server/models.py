@@ -5,9 +5,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from dragoman.config import SearchConfig
 from dragoman.config.languages import CODES, PAIR, LanguagePair, parse_pair
@@ -17,6 +17,8 @@ from dragoman.decoding.rows import Ticket
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import DragomanError, UsageError, listed
 from dragoman.inspection.summary import Summary
+from dragoman.memory import Memory, create_memory
+from dragoman.memory.memory import RECORD, TAIL
 from dragoman.model_folder import fetch_model
 from dragoman.model_folder.manifest import read_manifest
 from dragoman.runtime.threads import granted_cores
@@ -56,6 +58,13 @@ class Served:
     @property
     def pair(self) -> LanguagePair:
         return self.source.pair
+
+    @property
+    def remembers(self) -> Literal["all", "exact"] | None:
+        """What its memory changes: all translations, or only those of texts that are in it; None without one."""
+        if self.translator.memory is None:
+            return None
+        return "all" if isinstance(self.translator.engine, TorchEngine) else "exact"
 
     def translator_for(self, ticket: Ticket, search: SearchConfig, safeguards: Safeguards) -> Translator:
         """Return the translator of one request; it keeps what the server keeps."""
@@ -213,9 +222,33 @@ def parse_models(texts: Sequence[str], pivot: str | None) -> list[ModelSource]:
     return sources
 
 
+def parse_memories(texts: Sequence[str], sources: Sequence[ModelSource]) -> dict[Path, Path]:
+    """Return the folder of the memory of each model that has one, by the model's.
+
+    Raise UsageError where a --memory names a pair that is not served, or none though there are several models, and for
+    two memories of one model.
+    """
+    memories: dict[Path, Path] = {}
+    for text in texts:
+        named, _, folder = text.partition("=")
+        pair = parse_pair(named) if folder and PAIR.fullmatch(named) else None
+        models = {source.folder for source in sources if pair in (None, source.pair)}
+        if not models:
+            raise UsageError(f"--memory {text}: no model for {pair}" if pair else f"--memory {text}: needs a model")
+        if len(models) > 1:
+            example = f"{sources[0].pair}={text}"
+            raise UsageError(f"--memory {text}: there are several models; name a pair of one, as in {example}")
+        (model,) = models
+        if model in memories:
+            raise UsageError(f"--memory {text}: {model} has a memory already, {memories[model]}")
+        memories[model] = Path(folder if pair else text)
+    return memories
+
+
 def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
     """Open and warm up all models. Raise DragomanError where one is damaged, lacks a tag, or does not translate."""
     opened: dict[Path, Served] = {}
+    memories = parse_memories(config.memory, sources)
     served = []
     threads, replicas = config.threads, 1
     if config.engine == "ctranslate2":
@@ -223,6 +256,9 @@ def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
         replicas = config.replicas or max(1, granted_cores() // config.processes // threads)
     for source in sources:
         if source.folder not in opened:
+            memory = memories.get(source.folder)
+            if memory and not (memory / RECORD).exists():
+                create_memory(memory, source.folder)
             translator = Translator.load(
                 source.folder,
                 SearchConfig(beam=config.beam, patience=config.patience),
@@ -232,22 +268,34 @@ def open_models(config: ServeConfig, sources: Sequence[ModelSource]) -> Models:
                 compute_type=config.compute_type,
                 threads=threads,
                 replicas=replicas,
+                memory=memory,
             )
             if config.min_confidence and translator.confidence is None:
                 raise UsageError(f"{source.folder}: --min-confidence {CALIBRATE}")
             engine = translator.engine
+            if translator.memory and isinstance(engine, TorchEngine):
+                translator.memory.tidy(least=TAIL)
             pool = Pool(
                 engine,
                 threads=engine.searches if isinstance(engine, TorchEngine) else replicas,
                 batches=config.batches,
                 gather=config.gather,
                 cache=config.cache << 20,
+                version=partial(version_of, translator.memory),
             )
             summary = Summary.read(source.folder, translator.model.config, translator.tokenizers)
             model = Served(source, translator, pool, summary, 0.0)
             opened[source.folder] = replace(model, rate=warm_up(with_tags(model)))
         served.append(with_tags(replace(opened[source.folder], source=source)))
     return Models(served, config.pivot)
+
+
+def version_of(memory: Memory | None) -> int:
+    """Return a number that tells what a memory has from what it had before: how long the file of its pairs is."""
+    if memory is None:
+        return 0
+    memory.refresh()
+    return memory.log.end
 
 
 def with_tags(served: Served) -> Served:

@@ -124,6 +124,8 @@ def operation(route: Route, request: Any, fields: Any, answer: Any, *, keys: boo
     if has_body:
         needed = route.takes_file or bool(fields.get("required"))
         description["requestBody"] = {"required": needed, "content": bodies(route, request, form)}
+    if route.raw:
+        description["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     if parameters:
         description["parameters"] = parameters
     return description

@@ -78,6 +78,8 @@ class Route:
     max_body: int = MAX_BODY
     files: bool = False
     "whether the handler reads or writes files, so that it needs a thread although it translates nothing"
+    raw: bool = False
+    "whether the body is a file as it is, without a form"
     bulk: bool = False
     "whether other requests go first"
 

@@ -22,7 +22,7 @@ import uvicorn
 
 from dragoman.config import ComputeType
 from dragoman.config.serve import ServeConfig
-from dragoman.errors import UsageError
+from dragoman.errors import UsageError, plural
 from dragoman.inference.products import resolve_type
 from dragoman.runtime.device import device_of
 from dragoman.runtime.signals import handle_signals
@@ -32,7 +32,7 @@ from dragoman.server.app import App
 from dragoman.server.files import Results
 from dragoman.server.keys import Key, read_keys
 from dragoman.server.listening import NOTICE, SILENCE, address_of, allow_connections, bind
-from dragoman.server.models import Models, ModelSource, Served, open_models, parse_models
+from dragoman.server.models import Models, ModelSource, Served, open_models, parse_memories, parse_models
 from dragoman.server.protocol import Connections, TimedProtocol
 from dragoman.server.service import Service
 from dragoman.server.store import PRIVATE
@@ -111,7 +111,8 @@ def read_settings(config: ServeConfig) -> tuple[Sequence[Key], Sequence[ModelSou
         check_runs(Path(config.runs))
     nothing_yet = config.runs and not config.model
     sources = [] if nothing_yet else parse_models(config.model, config.pivot)
-    for flag, folder in (("--state", config.state), ("--suggestions", config.suggestions)):
+    memories = [("--memory", folder) for folder in parse_memories(config.memory, sources).values()]
+    for flag, folder in (("--state", config.state), ("--suggestions", config.suggestions), *memories):
         if folder:
             require_writable(flag, Path(folder))
     return keys, sources
@@ -158,6 +159,7 @@ def describe(config: ServeConfig, models: Models, address: str) -> str:
         f"{name_pairs(group)}: {folder}, {group[0].rate:.1f} sentences/s one after the other"
         for folder, group in by_folder.items()
     ]
+    lines += [describe_memory(group) for group in by_folder.values() if group[0].translator.memory]
     pair, engine = next((pair, served.translator.engine) for pair, served in models.by_pair.items())
     fields = f"-d q='A sentence.' -d source={pair.source} -d target={pair.target}"
     key = " -d api_key=KEY" if config.api_keys else ""
@@ -171,6 +173,14 @@ def describe(config: ServeConfig, models: Models, address: str) -> str:
             *([] if config.state else ["documents and glossaries are off; --state FOLDER turns them on"]),
         ]
     )
+
+
+def describe_memory(served: Sequence[Served]) -> str:
+    """Return what a model remembers, and for what that counts."""
+    memory = served[0].translator.memory
+    assert memory
+    only = "" if served[0].remembers == "all" else "; ctranslate2 uses exact matches only, --engine native all of it"
+    return f"{name_pairs(served)} remembers {plural(memory.pair_count, 'pair')}: {memory.folder}{only}"
 
 
 def name_pairs(served: Sequence[Served]) -> str:

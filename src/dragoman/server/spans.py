@@ -5,6 +5,7 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 from dragoman.documents.document import as_line
+from dragoman.memory.provenance import Shares
 from dragoman.server.texts import Translated
 from dragoman.translation.annotate import judge_words
 from dragoman.translation.translation import Translation
@@ -29,6 +30,7 @@ class Words(NamedTuple):
     others: list[float]  # of each word: the most that another word in its place may have as its probability
     confidences: list[float] | None  # of each word: that it stands in a good place; None for a model that cannot tell
     links: list[tuple[int, int]]  # pairs of a word of the text and the word that translates it, counted from 0
+    origins: list[Shares]  # of each word: the pairs of the memory that speak for it
 
 
 def find_segments(translated: Translated) -> Iterator[Piece]:
@@ -83,12 +85,12 @@ def copies(gap: str, at: int, there: int) -> Iterator[Piece]:
 
 
 def annotate(
-    translated: Translated, translator: Translator, tag: str, scores: bool, others: bool, links: bool
+    translated: Translated, translator: Translator, tag: str, scores: bool, others: bool, links: bool, origins: bool
 ) -> Words:
     """Return what a model says of the words of a text, which are counted over all of its lines.
 
-    tag: what stood in front of each segment; scores, others, links: which of them to compute. Words that were copied
-    have the log-probability 0. Their confidences come with the scores.
+    tag: what stood in front of each segment; scores, others, links, origins: which of them to compute. Words that were
+    copied have the log-probability 0. Their confidences come with the scores.
     """
     text, new = translated.document.original, translated.text
     pieces = list(with_copies(text, find_segments(translated)))
@@ -105,4 +107,5 @@ def annotate(
         annotator.others([whole], [tag], [tokens])[0] if others else [],
         judge_words(confidence, outputs, sure, words) if confidence else None,
         annotator.links([whole], [tag], [tokens])[0] if links else [],
+        annotator.origins([whole], translator.memory, [tag], [tokens])[0] if origins and translator.memory else [],
     )

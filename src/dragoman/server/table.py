@@ -5,10 +5,12 @@ from dragoman.server.deepl import dialect
 from dragoman.server.deepl import documents as deepl_documents
 from dragoman.server.deepl import glossaries as deepl_glossaries
 from dragoman.server.deepl import languages as deepl_languages
+from dragoman.server.deepl import memories as deepl_memories
 from dragoman.server.deepl import texts as deepl_texts
 from dragoman.server.own import documents as own_documents
 from dragoman.server.own import glossaries as own_glossaries
 from dragoman.server.own import inspection as own_inspection
+from dragoman.server.own import memories as own_memories
 from dragoman.server.own import models as own_models
 from dragoman.server.own import runs as own_runs
 from dragoman.server.own import steering as own_steering
@@ -21,6 +23,7 @@ APIS: tuple[Route, ...] = (
     *deepl_documents.ROUTES,
     *deepl_languages.ROUTES,
     *deepl_glossaries.ROUTES,
+    *deepl_memories.ROUTES,
     *own_texts.ROUTES,
     *own_steering.ROUTES,
     *own_models.ROUTES,
@@ -28,6 +31,7 @@ APIS: tuple[Route, ...] = (
     *own_documents.ROUTES,
     *own_runs.ROUTES,
     *own_glossaries.ROUTES,
+    *own_memories.ROUTES,
     *extensions.ROUTES,
     *health.ROUTES,
     *page.ROUTES,

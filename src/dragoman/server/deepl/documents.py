@@ -7,6 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 from starlette.responses import Response
 
 from dragoman.server.deepl.dialect import DEEPL, find
+from dragoman.server.deepl.memories import check_memory
 from dragoman.server.deepl.texts import Wishes, glossary_of, refuse_unsupported, sources_of
 from dragoman.server.files import attachment, begin, file_route, find_result, open_document, results_of, safe_name
 from dragoman.server.reading import Refusal
@@ -54,6 +55,7 @@ def upload(call: Call) -> Handle:
     if request.output_format and f".{request.output_format.lower()}" != suffix:
         raise Refusal(400, "Parameter 'output_format' is not supported: a document keeps its format.")
     refuse_unsupported(request)
+    check_memory(call, request.translation_memory_id, source, target)
     glossary = glossary_of(call, request, source or target, target)
     name = safe_name(request.filename or (call.file.name if call.file else ""))
     key, task = secrets.token_hex(32), Task(target, safeguards=Safeguards(glossary=glossary))

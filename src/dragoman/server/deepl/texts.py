@@ -1,15 +1,16 @@
 """Translate texts for the clients of DeepL."""
 
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from dragoman.documents import FORMS, Parse, Tags
 from dragoman.documents.html import html_passages
 from dragoman.documents.plain import paragraph_passages, plain_passages
 from dragoman.documents.xml import xml_passages
 from dragoman.server.deepl.dialect import DEEPL, find
+from dragoman.server.deepl.memories import check_memory
 from dragoman.server.glossaries import open_glossary
 from dragoman.server.reading import Refusal
 from dragoman.server.routes import Call, Route, characters_in
@@ -31,6 +32,7 @@ class Wishes(Struct, kw_only=True):
     style_id: str | None = None
     custom_instructions: str | list[str] | None = None
     translation_memory_id: str | None = None
+    translation_memory_threshold: Annotated[int, Meta(ge=0, le=100)] | None = None
 
 
 class TranslateRequest(Wishes, kw_only=True):
@@ -78,7 +80,7 @@ def names(given: str | list[str], *, html: bool) -> frozenset[str]:
 
 def refuse_unsupported(request: Wishes) -> None:
     """Raise Refusal for what would change the meaning of a translation, and is not done here."""
-    for name in ("style_id", "custom_instructions", "translation_memory_id"):
+    for name in ("style_id", "custom_instructions"):
         if getattr(request, name):
             raise Refusal(400, f"Parameter '{name}' is not supported by this server.")
     if request.formality in ("more", "less"):
@@ -136,6 +138,7 @@ def translate(call: Call) -> TranslateAnswer:
     target = find(call.service, "target_lang", request.target_lang, call.service.models.languages)
     parse = parse_of(request)
     sources = sources_of(call, texts, request.source_lang, target, parse)
+    check_memory(call, request.translation_memory_id, request.source_lang and sources[0], target)
     task = Task(
         target,
         parse,

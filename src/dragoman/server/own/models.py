@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -41,6 +41,7 @@ class ServedPair(Struct):
     aligned_by: AlignedBy | None
     word_scores: bool
     confidence: bool  # whether translations have one
+    memory: Literal["all", "exact"] | None  # what counts of a memory: all of it, or exact matches; None: there is none
     tags: list[str]
 
 
@@ -107,6 +108,7 @@ def pair_of(call: Call, source: str, target: str) -> ServedPair:
         aligned_by=AlignedBy(head.layer, head.head, head.agreement, head.links) if head else None,
         word_scores=direct,
         confidence=all(leg.translator.confidence for leg in path),
+        memory=path[0].remembers if direct else None,
         tags=tags_to_choose(path[0]),
     )
 

@@ -9,8 +9,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from dragoman.config.search import Split
 from dragoman.documents import FORMS
 from dragoman.errors import UsageError
+from dragoman.memory.provenance import Shares
 from dragoman.server.glossaries import stored_entries
 from dragoman.server.libretranslate import find_target
+from dragoman.server.memories import Remembered, find_memory
+from dragoman.server.own.memories import RememberedPair, fields_of
 from dragoman.server.reading import Refusal, Upload
 from dragoman.server.routes import OWN, Call, Route, characters_in
 from dragoman.server.spans import Span, Words, annotate, find_segments
@@ -20,6 +23,7 @@ from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.translation import TERM_REPORTS
 
 AUTO = "auto"
+MAX_ORIGINS = 3  # pairs of a word
 MAX_PREFIX = 10_000  # characters of a prefix
 Strings = list[Annotated[str, Meta(min_length=1)]]
 
@@ -53,6 +57,7 @@ class TranslateRequest(Wishes, kw_only=True):
     alignment: bool = False
     word_scores: bool = False
     others: bool = False
+    origins: bool = False
 
 
 Sure = Annotated[
@@ -62,6 +67,20 @@ Sure = Annotated[
         "translated, and for a model that was not measured: its card has null, too"
     ),
 ]
+
+
+class LikePair(RememberedPair, kw_only=True):
+    """The approved pair whose text is most like a line of the text, and how much, from 0 to 1; 1: it is the same."""
+
+    line: int
+    similarity: float
+
+
+class WordOrigin(RememberedPair, kw_only=True):
+    """A pair that speaks for a word: its share of the word's probability, and of all that is near in the memory."""
+
+    share: float
+    neighbours: float
 
 
 class Segment(Struct):
@@ -104,6 +123,8 @@ class TranslatedText(Struct, kw_only=True):
     ) = UNSET
     others: list[float] | UnsetType = UNSET
     alignment: list[tuple[int, int]] | UnsetType = UNSET
+    memory: list[LikePair] | UnsetType = UNSET  # without a memory there is none
+    origins: list[list[WordOrigin]] | UnsetType = UNSET  # of each word of the translation, the largest share first
 
 
 class TranslateAnswer(Struct):
@@ -151,7 +172,7 @@ def translate(call: Call) -> TranslateAnswer:
         sources, sure = map(list, zip(*detect_sources(call.service, request.texts, target, parse), strict=True))
     else:
         sources, sure = [source] * len(request.texts), None
-    if annotated := request.alignment or request.word_scores or request.others:
+    if annotated := request.alignment or request.word_scores or request.others or request.origins:
         check_annotations(call, request, sources, target)
     task = replace(
         task_of(call, request, source, target), parse=parse, alternatives=request.alternatives, prefixes=request.prefix
@@ -161,6 +182,8 @@ def translate(call: Call) -> TranslateAnswer:
         describe(result, source, request.format, sure[index] if sure else None)
         for index, (result, source) in enumerate(zip(results, sources, strict=True))
     ]
+    for result, answer in zip(results, translations, strict=True):
+        answer.memory = like_pairs(call, result, answer.source, target)
     if annotated:
         for result, answer in zip(results, translations, strict=True):
             add_words(call, request, result, answer, target)
@@ -250,9 +273,13 @@ def least(confidences: Iterable[float | None]) -> float | None:
 def check_annotations(call: Call, request: TranslateRequest, sources: Sequence[str], target: str) -> None:
     """Raise Refusal where the words of translations cannot be scored or aligned: of markup, and through a pivot."""
     if request.format != "text":
-        raise Refusal(400, "alignment, word_scores and others are for text, not for html")
+        raise Refusal(400, "alignment, word_scores, others and origins are for text, not for html")
     for source in dict.fromkeys(sources):
         check_one_model(call, source, target)
+        path = call.service.models.path(source, target)
+        if request.origins and path and path[0].remembers != "all":
+            why = "exact matches are all that ctranslate2 uses of it" if path[0].remembers else "there is none"
+            raise Refusal(400, f"origins are those of a memory for {source}-{target}: {why}")
 
 
 def check_one_model(call: Call, source: str, target: str) -> None:
@@ -264,7 +291,8 @@ def check_one_model(call: Call, source: str, target: str) -> None:
 
 def add_words(call: Call, request: TranslateRequest, result: Translated, answer: TranslatedText, target: str) -> None:
     """Write into an answer what the model says of its words: nothing where the text stayed as it was."""
-    words, asked = Words([], [], None, []), (request.word_scores, request.others, request.alignment)
+    words = Words([], [], None, [], [])
+    asked = request.word_scores, request.others, request.alignment, request.origins
     if path := call.service.models.path(answer.source, target):  # else it is in the target language already
         (served,) = path
         with call.service.turn(call.ticket):
@@ -274,6 +302,31 @@ def add_words(call: Call, request: TranslateRequest, result: Translated, answer:
         answer.word_confidences = [round(sure, 4) for sure in words.confidences]
     answer.others = [round(most, 4) for most in words.others] if request.others else UNSET
     answer.alignment = words.links if request.alignment else UNSET
+    if request.origins and (remembered := find_memory(call, answer.source, target)):
+        answer.origins = [origins_of(call, remembered, shares) for shares in words.origins]
+
+
+def like_pairs(call: Call, result: Translated, source: str, target: str) -> list[LikePair] | UnsetType:
+    """Return for the lines of a text the approved pairs that are like them; UNSET without a memory."""
+    if find_memory(call, source, target) is None:
+        return UNSET
+    matches = [(line, each.memory) for line, each in enumerate(result.translations) if each.memory]
+    return [
+        LikePair(line=line, similarity=round(match.similarity, 4), **fields_of(call, match.number, match.pair))
+        for line, match in matches
+    ]
+
+
+def origins_of(call: Call, remembered: Remembered, shares: Shares) -> list[WordOrigin]:
+    """Return the first pairs that speak for a word."""
+    pairs = remembered.memory.pairs
+    return [
+        WordOrigin(
+            share=round(share.probability, 4), neighbours=round(share.neighbours, 4), **fields_of(call, number, pair)
+        )
+        for number, share in list(shares.items())[:MAX_ORIGINS]
+        if (pair := pairs[number])
+    ]
 
 
 def detect(call: Call) -> DetectAnswer:

@@ -35,7 +35,7 @@ export function steer({ line, wish }, translation) {
 export function correct(line, wish, text) {
   const before = find(line, wish);
   const whole = { source: [0, [...line].length], target: [0, [...text].length] };
-  const nothing = { flags: [], terms_met: [], terms_missed: [], fixed: {}, parts: undefined, examined: undefined };
+  const nothing = { flags: [], memory: [], terms_met: [], terms_missed: [], fixed: {}, parts: undefined, examined: undefined };
   steer(before, { ...before, ...nothing, text, segments: [whole], steered: true, corrected: true });
 }
 
@@ -43,8 +43,14 @@ export function correct(line, wish, text) {
 export const withoutTerms = ({ line, wish }) => known.get(nameOf(line, withoutGlossary(wish)));
 export const withoutGlossary = ({ source, target }) => ({ source, target, glossary: NONE });
 
+// What the server has learned since may change any line.
+export const forgetAll = () => known.clear();
+
+const MEMORY = "memory:"; // nothing is wrong with it: `memory` says what there is
+
 function remember(line, wish, translation) {
-  known.set(nameOf(line, wish), { ...translation, line, wish: wishFor(line, wish) });
+  const flags = translation.flags.filter((flag) => !flag.startsWith(MEMORY));
+  known.set(nameOf(line, wish), { ...translation, flags, line, wish: wishFor(line, wish) });
   if (known.size > MOST) known.delete(known.keys().next().value);
 }
 
@@ -67,9 +73,9 @@ export async function translateLines(lines, wish, mostTexts, signal, arrived) {
 // A part of a text, as the server counts letters.
 export const cut = (text, [start, end]) => [...text].slice(start, end).join("");
 
-const NOTHING = { alignment: [], words: [], others: [] };
+const NOTHING = { alignment: [], words: [], others: [], origins: [] };
 
-// What the model says of the words of a translation: `alignment`, `words` and `others`. Asked for when somebody looks.
+// What the model says of the words of a translation: `alignment`, `words`, `others` and `origins`. Asked for when somebody looks.
 export function examine(translation, pair) {
   if (!pair?.alignment && !pair?.word_scores) return Promise.resolve(NOTHING);
   translation.examined ??= (translation.steered ? examineSentences(translation) : examineLine(translation, pair)).then(
@@ -82,8 +88,8 @@ export function examine(translation, pair) {
   return translation.examined;
 }
 
-async function examineLine({ line, wish }, { alignment, word_scores }) {
-  const body = { texts: [line], ...wish, alignment, word_scores, others: word_scores };
+async function examineLine({ line, wish }, { alignment, word_scores, memory }) {
+  const body = { texts: [line], ...wish, alignment, word_scores, others: word_scores, origins: memory === "all" };
   const { translations } = await ask("api/v1/translate", { body });
   return translations[0];
 }

@@ -15,7 +15,6 @@ import { drawReading } from "./reading.js";
 import { setUpSettings } from "./settings.js";
 import { carryOver, drawSteps, sentencesOf, setUpSteering } from "./steering.js";
 import { keep, read } from "./storage.js";
-import { setUpSuggestion } from "./suggestion.js";
 import { openTab } from "./tabs.js";
 import { Terms } from "./terms.js";
 import { againButton, clearTrouble, showTrouble } from "./trouble.js";
@@ -305,6 +304,11 @@ async function openInside({ target }) {
   }
 }
 
+async function takeCorrections() {
+  const { setUpSuggestion } = await import("./suggestion.js");
+  setUpSuggestion(() => last, redraw, copy, translateNow);
+}
+
 // Learns what is served, then translates what stands in the box.
 async function start() {
   if (!limits.pairs) {
@@ -317,7 +321,7 @@ async function start() {
     at("#inside").hidden = !limits.max_inspect_tokens;
     setUpDocuments(limits.document_formats ?? [], documentWish);
     const settings = await ask("frontend/settings", { method: "GET" }).catch(() => ({}));
-    at("#suggest").hidden = !settings.suggestions;
+    if (settings.suggestions) await takeCorrections().catch(() => {}); // a reload loads it again
     speakIn(language);
   }
   translateNow();
@@ -378,7 +382,6 @@ setUpSteering(redraw, languages.pair);
 setUpWriting();
 setUpWithout(languages.pair);
 setUpGlossary(() => translateAfter(0));
-setUpSuggestion(() => last, redraw, copy);
 setUpPast(({ text, translation, ...pair }) => {
   openTab("tab-text");
   source.value = text;

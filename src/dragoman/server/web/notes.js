@@ -3,11 +3,15 @@
 import { at, make, t } from "./elements.js";
 import { goToTerm } from "./glossary.js";
 import { cut, withoutTerms } from "./lines.js";
-import { goToLine, goToLinked } from "./paper.js";
+import { goToLine, goToLinked, percent } from "./paper.js";
 
 // By how much terms may lower the score of a line, a log-probability. Where they lower it by more, a particle or a word
 // beside them is mostly lost: so it was measured (docs/page.md).
 const COSTLY = 4;
+
+const NEAR = 0.75; // of the texts of a note, from 0 to 1
+
+export const inPair = ({ text, translation, origin, date }) => [text, translation, origin, date];
 
 const PLAIN = ["empty", "loop", "too long", "too short", "copied", "wrong script", "unfinished", "unsure"];
 const NAMED = { "lost ": "source", "invented ": "target", "no ": "source", "has ": "target" }; // on which side it stands
@@ -93,6 +97,10 @@ export function drawNotes(lines, about) {
   if (translations.some(({ translation }) => translation.terms_missed.length)) notes.push(make("li", { class: "note" }, t("terms-missed")));
   lines.forEach(({ translation }, line) => {
     const where = translations.length > 1 ? `${t("line", line + 1)}: ` : "";
+    for (const pair of translation?.steered ? [] : (translation?.memory ?? [])) {
+      const exact = pair.similarity === 1;
+      if (exact || pair.similarity >= NEAR) notes.push(make("li", {}, where, t(exact ? "memory.exact" : "memory.near", ...inPair(pair), percent(pair.similarity))));
+    }
     for (const name of ["parts", "corrected"]) if (translation?.[name]) notes.push(make("li", {}, where, t(name)));
   });
   const met = new Set(translations.flatMap(({ translation }) => translation.terms_met.map((term) => inTarget(term, translation))));

@@ -1,8 +1,11 @@
-// Correcting a translation: what the reader writes goes to the server, for the next training, and stands here from then on.
+// Correcting a translation: what the reader writes goes to the server. With a memory it counts from then on; else it is for
+// the next training, and only this page shows it. Loaded where a server takes corrections.
 
 import { ask } from "./api.js";
 import { at, t } from "./elements.js";
-import { correct } from "./lines.js";
+import { find as findPair } from "./languages.js";
+import { correct, forgetAll } from "./lines.js";
+import { setUpOrigins } from "./origins.js";
 import { say, translated } from "./paper.js";
 import { clearTrouble, showTrouble } from "./trouble.js";
 
@@ -10,11 +13,13 @@ let corrected = null; // what a suggestion is for, as it was shown: the text may
 let unsent = false; // whether the trouble that is shown is that of a suggestion
 let shownNow = () => null;
 let redraw = () => {};
+let translate = () => {};
 
-function open() {
+// given: a pair of the memory to correct; without it, what is shown.
+function open(given) {
   const better = at("#better");
-  if (at("#suggestion").hidden) {
-    corrected = { ...shownNow(), original: translated() };
+  if (at("#suggestion").hidden || given) {
+    corrected = given ?? { ...shownNow(), original: translated() };
     at("#suggestion").hidden = false;
     at("#corrected").textContent = corrected.lines.join("\n");
     better.value = corrected.original;
@@ -45,21 +50,32 @@ function close() {
 
 async function send(event) {
   event.preventDefault();
-  const { wish, lines, original } = corrected;
+  const { wish, lines, original, number } = corrected;
   const better = at("#better").value;
-  const body = { q: lines.join("\n"), s: better, original, source: wish.source, target: wish.target };
+  const { source, target } = wish;
+  const text = lines.join("\n");
+  const whole = { q: text, s: better, original, source, target, origin: "page" };
   at("#suggestion-send").disabled = true; // a second click would send it twice
   try {
-    await ask("suggest", { body });
+    if (number === undefined) await ask("suggest", { body: whole });
+    else await ask(`api/v1/memories/${source}/${target}/${number}`, { method: "PUT", body: { text, translation: better } });
   } catch (error) {
     unsent = true;
     showTrouble(error, null); // whoever wants it sent presses the button again
     return draw();
   }
-  show(original.split("\n"), better.split("\n"));
-  say(() => t("suggestion.thanks"));
-  at("#announcement").textContent = t("suggestion.thanks");
+  const remembered = findPair(source, target)?.memory;
+  if (remembered) again();
+  else show(original.split("\n"), better.split("\n"));
+  const thanks = () => t(remembered ? "suggestion.remembered" : "suggestion.thanks");
+  say(thanks);
+  at("#announcement").textContent = thanks();
   close();
+}
+
+function again() {
+  forgetAll();
+  translate();
 }
 
 // Shows the lines that the reader has changed, if it can be said which ones they are.
@@ -70,10 +86,12 @@ function show(before, better) {
   redraw();
 }
 
-// shown: returns the lines and the wish of what is shown; redrawn: draws it again.
-export function setUpSuggestion(shown, redrawn, copy) {
-  [shownNow, redraw] = [shown, redrawn];
-  at("#suggest").addEventListener("click", open);
+// shown: returns the lines and the wish of what is shown; redrawn: draws it again; anew: translates it again.
+export function setUpSuggestion(shown, redrawn, copy, anew) {
+  [shownNow, redraw, translate] = [shown, redrawn, anew];
+  setUpOrigins(open, again);
+  at("#suggest").hidden = false;
+  at("#suggest").addEventListener("click", () => open());
   at("#better").addEventListener("input", draw);
   at("#suggestion-copy").addEventListener("click", (event) => copy(at("#better").value, event.target));
   at("#suggestion-cancel").addEventListener("click", close);
