@@ -1,6 +1,7 @@
 """Say how much neighbours count: the temperature of their distances, and the weight of all of them beside the model.
 
-The weight falls with the distance of the nearest one, so that a memory leaves text alone that it knows nothing of.
+The weight falls with the distance of the nearest one to nothing, so that a memory leaves text alone that it knows
+nothing of.
 """
 
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from dragoman.memory.states import Floats, Ints
 NEIGHBOURS = 16  # of each state
 LEAST = 0.01  # a smaller weight is none: then the model's own bits stay
 STEPS = 300  # of the fit
+FAR_PERCENTILE = 75  # of the distances in the fit, from which on the memory has no weight
 MOST = 0.99  # of the weight
 
 
@@ -30,6 +32,10 @@ class Weighting:
     slope: float = 5.0
     agreement: float = 2.5
     "what the share of the most frequent token among the neighbours adds"
+    usual: float = 0.2
+    "up to this distance of the nearest one, the memory has its whole weight ..."
+    far: float = 0.4
+    "... and from this one on none"
 
     @classmethod
     def guess(cls, vectors: Floats) -> "Weighting":
@@ -46,6 +52,7 @@ class Weighting:
         """Return the weight (R,) of the memory from the distances (R,) of the nearest state; see `agreement`."""
         logit = self.offset - self.slope / self.scale * nearest.astype(np.float64) + self.agreement * agreement
         weight = MOST / 2 * (1 + np.tanh(logit / 2))  # the logistic function, without overflows
+        weight *= np.clip((self.far - nearest / self.scale) / (self.far - self.usual), 0, 1)
         return weight * (weight >= LEAST)
 
 
@@ -65,6 +72,9 @@ def fit_weighting(log_p: Floats, right: Ints, tokens: Ints, distances: Floats) -
     if not len(log_p):
         return Weighting()
     scale = max(float(np.median(distances[:, 0])), 1e-6)
+    # Unrelated texts are not there to fit to, but they are farther away than most of these.
+    usual, limit = 1.0, max(float(np.percentile(distances[:, 0], FAR_PERCENTILE)) / scale, 1.01)
+    gate = torch.from_numpy(np.clip((limit - distances[:, 0].astype(np.float64) / scale) / (limit - usual), 0, 1))
     far, probability = (
         torch.from_numpy(np.minimum(each, 1e9).astype(np.float64)) for each in (distances / scale, np.exp(log_p))
     )
@@ -76,9 +86,9 @@ def fit_weighting(log_p: Floats, right: Ints, tokens: Ints, distances: Floats) -
         sharpness, offset, slope, agreement = values[0].exp(), values[1], values[2].exp(), values[3]
         shares = (-sharpness * (far - far[:, :1])).softmax(1)
         agreed = (same * shares[:, None, :]).sum(2).amax(1)
-        weight = (offset - slope * far[:, 0] + agreement * agreed).sigmoid() * MOST
+        weight = (offset - slope * far[:, 0] + agreement * agreed).sigmoid() * MOST * gate
         loss = -((1 - weight) * probability + weight * (shares * hit).sum(1) + 1e-9).log().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return Weighting(scale, *(float(each.detach()) for each in (sharpness, offset, slope, agreement)))
+    return Weighting(scale, *(float(each.detach()) for each in (sharpness, offset, slope, agreement)), usual, limit)
