@@ -30,7 +30,7 @@ OTHERS = 20_000  # pairs that are sampled
 JUDGED = 500  # dev pairs
 # Few and gentle steps; the loss of the dev pairs is measured before and after.
 SETTINGS: dict[str, Any] = {
-    "schedule": "constant", "learning_rate": 3e-4, "warmup": 20, "ema": 0.99, "batch_tokens": 1024,
+    "schedule": "constant", "learning_rate": 1e-3, "warmup": 20, "ema": 0.99, "batch_tokens": 1024,
     "epochs": 1_000_000, "max_steps": None, "patience": 0, "stop_on": "loss", "validate_every": 1_000_000,
 }  # fmt: skip
 
