@@ -252,6 +252,50 @@ class PlantedTerms:
     "CPU threads"
 
 
+@dataclass(frozen=True)
+class Remembering:
+    """Measure what a memory of approved pairs gains in a new domain, what it leaves alone, and what it costs.
+
+    $ python -m benchmarks remembering -m runs/general --pairs new.train.tsv --test new.test.tsv --other old.test.tsv
+    """
+
+    model: Model
+    "model folder, run folder or hub:USER/NAME"
+    pairs: Annotated[str, tyro.conf.arg(metavar="CORPUS")]
+    "pairs of the new domain, which the model was not trained on, in the order of their documents"
+    test: Annotated[str, tyro.conf.arg(metavar="CORPUS")]
+    "other pairs of the new domain"
+    other: Annotated[str, tyro.conf.arg(metavar="CORPUS")]
+    "pairs of the model's own domain, or of a third one, which the memory should leave alone"
+    sizes: tuple[int, ...] = (500, 2_000, 12_000)
+    "numbers of pairs that memories have"
+    sentences: int = 200
+    "number of sentences of each test"
+    documents: int = 3
+    "number of documents of 300 sentences that are translated and corrected, sentence by sentence"
+    threads: int = 1
+    "CPU threads"
+    rounds: int = 3
+    "number of turns with and without the memory where time is measured"
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """Count the planted faults that `dragoman check` drops, of 28 kinds, and the good pairs that it loses.
+
+    $ python -m benchmarks cleaning --data ../shared/data
+    """
+
+    data: Annotated[str, tyro.conf.arg(metavar="FOLDER")]
+    "folder of the corpora, NAME.train.tsv; en-es-bible, en-de-mpl and en-ko-mpl must be in it"
+    corpora: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...")] = ("en-de-mpl", "en-ko-mpl")
+    "corpora in which faults are planted"
+    faults: int = 5000
+    "number of faults in each"
+    seed: int = 2026
+    "seed of what is planted, and where"
+
+
 MEASUREMENTS = {
     "training": Training,
     "quality": Quality,
@@ -263,6 +307,8 @@ MEASUREMENTS = {
     "verbatim": Verbatim,
     "confidence": Confidence,
     "planted-terms": PlantedTerms,
+    "remembering": Remembering,
+    "cleaning": Cleaning,
 }
 
 

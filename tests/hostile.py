@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
@@ -95,9 +96,31 @@ def xliff_2(pairs: Sequence[Pair]) -> bytes:
     return f'<xliff {head}><file id="f"><unit id="u" xml:space="preserve">{segments}</unit></file></xliff>'.encode()
 
 
+def qt(pairs: Sequence[Pair]) -> bytes:
+    def written(text: str) -> str:
+        return re.sub("[\0-\x08\v\f\x0e-\x1f]", lambda match: f'<byte value="x{ord(match[0]):x}"/>', xml(text))
+
+    messages = "\n".join(
+        f"<message><source>{written(source)}</source><translation>{written(target)}</translation></message>"
+        for source, target in pairs
+    )
+    return f'<TS version="2.1" language="ko"><context><name>a</name>\n{messages}</context></TS>'.encode()
+
+
+def string_catalog(pairs: Sequence[Pair]) -> bytes:
+    def localization(text: str) -> dict[str, dict[str, str]]:
+        return {"stringUnit": {"state": "translated", "value": text}}
+
+    strings = {
+        f"key {number}": {"localizations": dict(zip(("en", "ko"), map(localization, pair), strict=True))}
+        for number, pair in enumerate(pairs)
+    }
+    return json.dumps({"sourceLanguage": "en", "strings": strings, "version": "1.0"}, indent=1).encode()
+
+
 WRITERS: dict[str, Callable[[Sequence[Pair]], bytes]] = {
     "tsv": tsv, "csv": csv_rows, "jsonl": jsonl, "parquet": parquet, "tmx": tmx, "po": po,
-    "xlf": xliff_12, "xliff": xliff_2,
+    "xlf": xliff_12, "xliff": xliff_2, "ts": qt, "xcstrings": string_catalog,
 }  # fmt: skip
 CODECS = {"": None, ".gz": "gzip", ".zst": "zstd"}
 
@@ -160,6 +183,10 @@ RECORD = json.dumps({"source": SOURCE, "target": TARGET}).encode()
 
 def json_line(data: bytes) -> dict[str, bytes]:
     return {"a.jsonl": jsonl(CLEAN[:AT]) + data + b"\n" + jsonl(CLEAN[AT:])}
+
+
+def json_strings(texts: Sequence[str], key: str) -> bytes:
+    return json.dumps({**dict(enumerate(texts)), key: "x"}, separators=(",\n", ":")).encode()
 
 
 def po_message(data: str) -> dict[str, bytes]:
@@ -305,7 +332,9 @@ HOSTILE = [
           ("NUL", b"a\0b", "nul", "a\0b"), ("escape", b"a&#27;b", "control-character", "a\x1bb"),
           ("surrogate", b"a&#xD800;b", "replacement-character", "a\ufffdb"),
       )],
-    # XLIFF.
+    # Messages, XLIFF.
+    Hostile("messages", {f"a.{side}.json": json_strings(texts, side)
+            for side, texts in zip(("en", "ko"), zip(*CLEAN, strict=True), strict=True)}, "unmatched", CLEAN),
     Hostile("XLIFF draft", {"a.xlf": xliff_12(CLEAN).replace(b"</body>", DRAFT)}, "unfinished", CLEAN),
     Hostile("XLIFF cut off", {"a.xlf": xliff_12(CLEAN)[:-30]}, "unreadable", "a.xlf: not a readable XLIFF file"),
     Hostile("XLIFF of another root", {"a.xliff": tmx(CLEAN)}, "unreadable", "its root is 'tmx'"),

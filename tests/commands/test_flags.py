@@ -46,14 +46,15 @@ ONE_BEST = SEARCH.replace("--n-best", "")  # of commands that take one translati
 
 FLAGS = {
     "demo": "--to --task --out --minutes --language --threads",
-    "check": "--dev --test --write-clean --max-ratio --max-length --json",
+    "check": "--dev --test --write-clean --rejected --realign --report --max-ratio --max-length --json",
     "split": "--out --dev --test --by",
     "train": TRAIN + TRANSFORMER,
     "train --preset lstm": TRAIN + RECURRENT,
     "translate": f"""
 -m --model --ensemble -i --input -o --output --input-format --output-format
 --word-scores --alignment --confidence --min-confidence --text-key --translate-key --all --as-lines
---tag --target-tag --prefix --glossary --forbid --forbid-exact --placeholders --no-placeholders
+--tag --target-tag --prefix --glossary --memory --swap-numbers --origins --forbid --forbid-exact
+--placeholders --no-placeholders
 --keep-numbers --no-keep-numbers --keep --keep-file
 --detect-faults --no-detect-faults --sentence-case --no-sentence-case --visible-characters --no-visible-characters
 --engine --compute-type --device --threads --quiet {SEARCH}

@@ -1108,19 +1108,19 @@ def test_real_catalogues_lack_nothing_after_translation():
 @pytest.mark.parametrize(
     ("catalogue", "texts", "line"),
     [
-        ('msgid "a"\nmsgstr "\nmsgid "b"\nmsgstr ""\n', [], 2),
-        ('msgid "a" "b"\nmsgstr ""\n\nmsgid "c"\nmsgstr ""\n', ["c"], 1),
-        ('nonsense\nmsgid "a"\nmsgstr ""\nmsgid "b"\nmsgstr ""\n', ["b"], 1),
-        ('msgid "a"\nmsgstr ""\n\nnonsense\n\nmsgid "b"\nmsgstr ""\n', ["a", "b"], 4),
-        ('msgid "a"\nmsgstr ""\n\nmsgid "b\nmsgstr ""\n\nmsgid "c"\nmsgstr ""\n', ["a", "c"], 4),
+        ('msgid "a"\nmsgstr "\nmsgid "b"\nmsgstr ""\n', None, 2),
+        ('msgid "a" "b"\nmsgstr ""\n\nmsgid "c"\nmsgstr ""\n', None, 1),
+        ('nonsense\nmsgid "a"\nmsgstr ""\nmsgid "b"\nmsgstr ""\n', None, 1),
+        ('msgid "a"\nmsgstr ""\n\nnonsense\n\nmsgid "b"\nmsgstr ""\n', None, 4),
+        ('msgid "a"\nmsgstr ""\n\nmsgid "b\nmsgstr ""\n\nmsgid "c"\nmsgstr ""\n', None, 4),
         ('msgid "a"\nmsgstr[0] ""\nmsgid_plural "b"\nmsgstr[1] "c"\n', ["a"], 0),
         ('#, fuzzy\n#~ msgid "a"\n#~ msgstr ""\n\nmsgid "b"\nmsgstr ""\n', ["b"], 0),
         ('msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n', ["b"], 0),
     ],
 )
-def test_unreadable_messages_are_left_and_reported(catalogue: str, texts: list[str], line: int):
+def test_catalogue_with_a_line_that_is_not_po_is_refused(catalogue: str, texts: list[str] | None, line: int):
     document = read_document(catalogue.encode(), ".po")
-    assert document.texts == texts
+    assert (document.texts, document.readable) == (texts or [], texts is not None)
     assert [skipped.line for skipped in document.skipped] == [line] * bool(line)
 
 

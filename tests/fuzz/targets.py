@@ -150,6 +150,11 @@ def two_files(data: bytes) -> None:
     check_rows(CorpusSpec((str(written(source, "a.en")), str(written(target, "a.ko")))))
 
 
+def two_files_of_messages(data: bytes) -> None:
+    source, _, target = data.partition(b"====")
+    check_rows(CorpusSpec((str(written(source, "a.json")), str(written(target, "b.json")))))
+
+
 def corpus_target(suffix: str, mutate: Mutator | None = None) -> Target:
     kind, _, codec = suffix[1:].partition(".")
     hostile = [data for each in HOSTILE for name, data in each.files.items() if name == f"a{suffix}"]
@@ -408,6 +413,9 @@ def settings() -> list[bytes]:
 def targets() -> dict[str, Target]:
     """Return all targets by name."""
     sources, targets = (text(side) for side in zip(*PAIRS, strict=True))
+    messages = (
+        json.dumps({"a": dict(enumerate(side)), "b_one": side[:1]}).encode() for side in zip(*PAIRS, strict=True)
+    )
     glossary_lines = "# a comment\ncat\tKatze|Kater\nUSA\tUSA\texact\n강아지\tdog\tany\n".encode()
     progress = json.dumps(asdict(TrainingProgress(scores=["BLEU 1"], machine={"threads": 1}))).encode()
     return {
@@ -415,6 +423,7 @@ def targets() -> dict[str, Target]:
         "corpus.tsv.gz": corpus_target(".tsv.gz", mutate=partial(mutate_packed, codec="gzip")),
         "corpus.tsv.zst": corpus_target(".tsv.zst", mutate=partial(mutate_packed, codec="zstd")),
         "corpus.two-files": Target(two_files, [sources + b"====" + targets]),
+        "corpus.messages": Target(two_files_of_messages, [b"====".join(messages)]),
         "document.txt": document_target(".txt"),
         "document.md": document_target(".md"),
         "document.html": document_target(".html"),

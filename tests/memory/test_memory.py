@@ -29,7 +29,8 @@ from dragoman.memory.pairs import PairLog
 from dragoman.memory.states import Reduction, read_pairs
 from dragoman.memory.weighting import Weighting, fit_weighting
 from dragoman.model_folder import read_model
-from dragoman.translation.translation import EXACT
+from dragoman.translation.safeguards import Safeguards
+from dragoman.translation.translation import EXACT, SWAPPED
 
 pytest.importorskip("faiss")
 
@@ -82,13 +83,33 @@ def test_exact_match_comes_back_as_approved(make, opened, tidy: bool):
     translator = opened(
         make([("one two three", "something else!"), ("four five", "old"), ("four five", "new")], tidy=tidy)
     )
-    first, second, other = translator.translate(["  one  two three ", "four five", "one two"])
+    first, second, other = translator.translate(["  one  two three ", "four five", "One two."])
     assert (first.text, first.flags) == ("something else!", (EXACT,))
     assert second.text == "new"  # the last one counts
     assert EXACT not in other.flags
     assert first.memory.similarity == 1.0
     assert 0.5 < other.memory.similarity < 1.0
     assert other.memory.pair.origin == "made:0"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "text", "expected"),
+    [
+        ("Page 3 of {n}", "Seite 3 von {n}", "Page 12 of {count}", "Seite 12 von {count}"),
+        ("3 of 4 files", "4 Dateien, davon 3", "10 of 12 files", "12 Dateien, davon 10"),
+        ("Page 3", "Seite drei", "Page 4", None),
+        ("3 and 3", "3 und 3", "3 and 4", None),  # which of them is the other one?
+        ("Page 3", "Seite 3", "Pages 4", None),
+        ("1.5 m", "1,5 m", "2.5 m", None),
+    ],
+)
+def test_numbers_of_an_approved_pair_are_swapped_if_asked(
+    make, opened, source: str, target: str, text: str, expected: str | None
+):
+    translator = opened(make([(source, target)]))
+    assert SWAPPED not in translator.translate(text).flags
+    translation = translator.replace(safeguards=Safeguards(swap_numbers=True)).translate(text)
+    assert (translation.text == expected) == (SWAPPED in translation.flags) == (expected is not None)
 
 
 def test_correction_counts_from_the_next_sentence_on(make, opened):
@@ -216,7 +237,7 @@ def test_tail_and_tidied_states_say_the_same(make, folder: Path, pairs):
     assert tail.state_count == tidied.state_count
 
 
-def test_many_pairs_have_reduced_keys_and_a_fitted_weight(make, folder: Path, pairs, monkeypatch: pytest.MonkeyPatch):
+def test_large_memory_has_small_keys_and_a_fit(make, folder: Path, pairs, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(memory_module, "REDUCED_FROM", 200)
     monkeypatch.setattr(memory_module, "KEY_SIZE", 8)
     monkeypatch.setattr("dragoman.memory.base.FEWEST_FITTED", 50)
@@ -281,7 +302,7 @@ def test_half_a_line_is_cut_off_by_the_next_writer(make, folder: Path):
     with (out / "pairs.jsonl").open("ab") as file:
         file.write(b'{"source": "two", "tar')
     memory = Memory(out, folder, *read_model(folder))
-    assert len(memory) == 1
+    assert memory.pair_count == 1
     memory.add([ApprovedPair("three", "drei")])
     assert [pair.source for pair in Memory(out, folder, *read_model(folder)).pairs if pair] == ["one", "three"]
 
@@ -301,7 +322,7 @@ def test_full_disk_leaves_the_memory_as_it_was(make, folder: Path, monkeypatch: 
         memory.add([ApprovedPair("two two two", "zwei zwei zwei")])
     monkeypatch.undo()
     assert (memory.folder / "pairs.jsonl").read_bytes() == before
-    assert len(memory) == 1
+    assert memory.pair_count == 1
 
 
 def test_forgotten_text_is_gone_from_the_disk(make, folder: Path):
@@ -312,12 +333,23 @@ def test_forgotten_text_is_gone_from_the_disk(make, folder: Path):
     for memory in (reader, writer, Memory(out, folder, *read_model(folder))):
         assert memory.exact("one") is None
         assert memory.exact("two").target == "zwei"
-        assert (
-            not (
-                memory.recall().neighbours(np.zeros((1, memory.model.output.in_features), np.float32)).pairs == 0
-            ).any()
-            or (memory.recall().forgotten[0])
-        )
+        assert memory.recall().forgotten[0]
+
+
+def test_forgetting_the_last_of_several_brings_back_the_one_before(make, folder: Path):
+    memory = Memory(make([("one", "eins"), ("one", "ein")]), folder, *read_model(folder))
+    memory.forget([1])
+    assert memory.exact("one").target == "eins"
+    memory.forget([0])
+    assert memory.exact("one") is None
+
+
+def test_states_that_another_process_replaces_are_read_again(make, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    out = make([("one", "eins")])
+    (states,) = out.glob("states-*")
+    listed = [[out / "states-000000"], [states]]  # the first one is gone by now
+    monkeypatch.setattr(Memory, "_states_folders", lambda self: listed.pop(0))
+    assert Memory(out, folder, *read_model(folder)).state_count > 0
 
 
 def test_pair_without_a_side_or_with_an_unknown_tag_is_refused(make, folder: Path):
@@ -325,15 +357,16 @@ def test_pair_without_a_side_or_with_an_unknown_tag_is_refused(make, folder: Pat
     for pair in (ApprovedPair("one", " "), ApprovedPair("", "eins"), ApprovedPair("one", "eins", tag="<xx>")):
         with pytest.raises(DragomanError):
             memory.add([pair])
-    assert len(memory) == 0
+    assert memory.pair_count == 0
 
 
 def test_other_process_sees_a_pair_at_once(make, folder: Path):
     out = make([("one", "eins")])
     reader = Memory(out, folder, *read_model(folder))
     code = (
-        "import sys; from pathlib import Path; from dragoman.memory import *; from dragoman.model_folder import read_model\n"
-        "out, model = map(Path, sys.argv[1:]); Memory(out, model, *read_model(model)).add([ApprovedPair('two', 'zwei')])"
+        "import sys; from pathlib import Path; from dragoman.memory import ApprovedPair, Memory\n"
+        "from dragoman.model_folder import read_model\nout, model = map(Path, sys.argv[1:])\n"
+        "Memory(out, model, *read_model(model)).add([ApprovedPair('two', 'zwei')])"
     )
     subprocess.run([sys.executable, "-c", code, str(out), str(folder)], check=True)
     assert reader.exact("two").target == "zwei"
@@ -388,7 +421,7 @@ def test_threads_that_add_and_translate_each_see_their_own_pair(make, opened):
     for thread in threads:
         thread.join()
     assert not wrong
-    assert len(translator.memory) == 40
+    assert translator.memory.pair_count == 40
 
 
 # The command.
@@ -415,6 +448,11 @@ def test_remember_makes_extends_lists_and_forgets(dragoman, trained: Path, tmp_p
     assert dragoman("remember", "-m", trained, "--out", out, "--forget", tmp_path / "a.tsv").code == 0
     (left,) = dragoman("remember", "-m", trained, "--out", out, "--list", "--json").out.splitlines()
     assert json.loads(left)["source"] == "four"
+    (pairs,) = out.glob("states-*/pairs.npy")
+    assert set(np.load(pairs)) == {2}
+    assert dragoman("remember", "-m", trained, out, "--out", tmp_path / "other").code == 0  # as for another model
+    (moved,) = dragoman("remember", "-m", trained, "--out", tmp_path / "other", "--list", "--json").out.splitlines()
+    assert json.loads(moved) == {**json.loads(left), "number": 0}
     ran = dragoman("translate", "-m", trained, "--memory", out, "--output-format", "jsonl", "--origins", "four", "one")
     exact, other = map(json.loads, ran.out.splitlines())
     assert (exact["translation"], exact["flags"], exact["memory"]["number"]) == ("vier", [EXACT], 2)
@@ -439,7 +477,7 @@ def test_evaluate_and_score_take_a_memory(dragoman, trained: Path, tmp_path: Pat
     out = tmp_path / "memory"
     assert dragoman("remember", "-m", trained, tmp_path / "test.tsv", "--out", out).code == 0
     ran = dragoman("evaluate", "-m", trained, tmp_path / "test.tsv", "--memory", out, "--json")
-    assert json.loads(ran.out)["bleu"] > 99
+    assert json.loads(ran.out)["bleu"]["value"] > 99
     plain, mixed = (
         dragoman("score", "-m", trained, tmp_path / "test.tsv", *more).out.split() for more in ([], ["--memory", out])
     )

@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 from dragoman.documents import read_document
-from dragoman.translation.limits import too_long, within_limits
+from dragoman.translation.limits import is_unsure, too_long, within_limits
+from dragoman.translation.translation import Translation
 from dragoman.translation.translator import Translator
 
 
@@ -30,3 +33,11 @@ def test_limits_of_catalogues_are_those_of_their_texts():
 
 def test_flag_says_how_long_a_translation_is():
     assert [too_long("abc", limit) for limit in (0, 2, 3)] == ["", "3 characters instead of 2", ""]
+
+
+def test_mark_of_doubt_is_for_loops_and_losses_too():
+    for flags, marked in (((), False), (("loop",), True), (("lost %d",), True), (("copied",), False)):
+        translation = Translation("a b", 0.0, segments=(("x", "a b"),), flags=flags)
+        assert [is_unsure(translation, 0, mark) for mark in ("fuzzy", "")] == [marked, False]
+        assert is_unsure(translation, 1, "")
+        assert is_unsure(replace(translation, text=""), 0, "")

@@ -9,7 +9,7 @@ from dragoman.text.scripts import script_of
 FIRST_SEEN, PLAIN = 0, 1
 KINDS = (
     "", "plain", "nul", "carriage-return", "line-separator", "byte-order-mark", "replacement-character",
-    "bidi-control", "control-character", "unassigned-character",
+    "bidi-control", "control-character", "unassigned-character", "invisible-character",
 )  # fmt: skip
 KIND = {name: number for number, name in enumerate(KINDS)}
 NAMED = {
@@ -18,8 +18,13 @@ NAMED = {
     "\ufeff": "byte-order-mark",
     "\ufffd": "replacement-character",
     **dict.fromkeys("\v\f\x1c\x1d\x1e\x85\u2028\u2029", "line-separator"),
+    **dict.fromkeys("\u00ad\u200b\u2060", "invisible-character"),
     **dict.fromkeys("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", "bidi-control"),
 }
+
+
+MOST_LETTERS = 5  # of a word, which leaves most of its ending out
+LETTERS = {"HANGUL": 2, **dict.fromkeys("CJK HIRAGANA KATAKANA THAI LAO KHMER MYANMAR".split(), 1)}
 
 
 class Alphabet:
@@ -29,6 +34,8 @@ class Alphabet:
         self.kinds = np.zeros(0x110000, np.uint8)
         self.scripts = np.zeros(0x110000, np.uint8)  # 0: no letter
         self.names = [""]  # of the scripts
+        self.word_letters = np.zeros(0x110000, np.uint8)  # how many letters of a word with this one tell it; 0: none
+        self.small = np.arange(0x110000, dtype=np.uint32)  # the small letter of a capital
 
     def kinds_of(self, codes: np.ndarray) -> np.ndarray:
         """Return the kinds of code points (c,), as indices of KINDS. Afterwards `scripts` covers them as well."""
@@ -37,6 +44,9 @@ class Alphabet:
             for code in np.unique(codes[kinds == FIRST_SEEN]):
                 self.kinds[code] = KIND[kind_of(chr(code))]
                 self.scripts[code] = self.script_number(script_of(chr(code)))
+                if chr(code).isalnum():
+                    self.word_letters[code] = LETTERS.get(script_of(chr(code)), MOST_LETTERS)
+                    self.small[code] = ord(chr(code).lower()[0])
             kinds = self.kinds[codes]
         return kinds
 

@@ -14,6 +14,7 @@ from dragoman.data.normal_form import normal_form
 ROWS = 8192
 CHARACTERS = 1 << 20  # of a block, about
 CHECKED = 20_000  # characters of a text; the rest of a longer one is not checked
+POWERS = np.cumprod(np.full(CHECKED + 1, 0x27D4EB2F165667C5, np.uint64))
 
 
 class TextColumn:
@@ -50,6 +51,21 @@ class TextColumn:
     def sum_by_text(self, values: np.ndarray) -> np.ndarray:
         """Return the sum of values (c, ...) over each text and the line feed after it: (n, ...). n must not be 0."""
         return np.add.reduceat(values, self.starts, axis=0)
+
+    def letter_sums(self, small: np.ndarray, is_letter: np.ndarray) -> np.ndarray:
+        """Return (n,), int64: a hash of the letters and digits of each text, whatever their case.
+
+        small, is_letter: of each code point, the small letter, and whether it counts.
+        """
+        letters = is_letter[self.codes] > 0
+        places = np.cumsum(letters)
+        places -= np.repeat(places[self.starts] - letters[self.starts], np.diff(self.starts, append=len(self.codes)))
+        values = np.where(letters, small[self.codes] * POWERS[places], np.uint64(0))
+        return self.sum_by_text(values).view(np.int64)
+
+    def rows_with(self, signs: str) -> np.ndarray:
+        """Return (n,), bool: which texts have one of some characters."""
+        return self.rows_at(np.flatnonzero(np.isin(self.codes, [ord(sign) for sign in signs])))
 
     def trigrams(self, buckets: int) -> np.ndarray:
         """Return (c,): a hash below `buckets`, a power of two, of each character and its two neighbours.

@@ -1,20 +1,22 @@
 """Check corpora before training. Each is read twice: first to learn what is usual in it, then to find what is not."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TextIO
 from uuid import uuid4
 
 import numpy as np
 
 from dragoman.check.characters import Alphabet
+from dragoman.check.cleaning import COLUMNS, Cleaning, Origin, Origins
 from dragoman.check.columns import RowBlock, row_blocks
 from dragoman.check.detectors import CheckLimits, Hits, detect
-from dragoman.check.first_reading import UsualPairs, find_repeats, read_first
-from dragoman.check.report import MAX_LOCATIONS, CheckedCorpus, CheckReport
+from dragoman.check.first_reading import FirstReading, UsualPairs, find_repeats, read_first
+from dragoman.check.profile import SHORT
+from dragoman.check.report import LONGEST_EXAMPLE, MAX_EXAMPLES, MAX_LOCATIONS, CheckedCorpus, CheckReport, Example
 from dragoman.check.rules import RULES
-from dragoman.check.slips import find_slips
+from dragoman.check.slips import find_slips, realigned
 from dragoman.data.corpus import begins_with_header
 from dragoman.data.formats import read_rows
 from dragoman.data.lines import OnProblem, Problem, Row, display_path
@@ -27,47 +29,65 @@ from dragoman.storage.writing import atomic_file, draft_of, name_errors
 MAX_PASSES = 10
 UNFIT = {"unreadable", "line-counts", "direction"}
 # Problems of which each is a row less.
-LEAVE_OUT = {"utf-8", "columns", "record", "fuzzy", "obsolete", "unfinished", "plural", "language"}
+LEAVE_OUT = {"utf-8", "columns", "record", "fuzzy", "obsolete", "unfinished", "plural", "language", "unmatched"}
 
 CorpusSets = Mapping[str, tuple[CorpusSpec, ...]]  # "train" first, then "dev" and "test" where there are any
 
 
-def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) -> CheckReport:
-    """Return what is wrong with the corpora. Write the pairs of "train" that no rule drops to `clean` as TSV.
+def check(
+    sets: CorpusSets, limits: CheckLimits, cleaning: Cleaning | None = None, max_locations: int | None = MAX_LOCATIONS
+) -> CheckReport:
+    """Return what is wrong with the corpora. With `cleaning`, write the pairs of "train" that no rule drops.
 
-    A corpus that cannot be read to its end is reported, not raised.
+    A corpus that cannot be read to its end is reported, not raised. max_locations: that are kept for each rule, or
+    None for all.
     """
     alphabet = Alphabet()
     readings = {name: [read_first(spec, alphabet, len(sets) > 1) for spec in specs] for name, specs in sets.items()}
     usual = UsualPairs(readings["train"])
-    report = CheckReport()
+    report = CheckReport(max_locations=max_locations)
     for index, (name, specs) in enumerate(sets.items()):
         later = [reading.keys for others in list(readings.values())[index + 1 :] for reading in others]
+        above = Rows(specs, readings[name], cleaning)
+        writing = cleaning if name == "train" else None
         for spec, reading, repeats in zip(specs, readings[name], find_repeats(readings[name], later), strict=True):
             corpus, errors = CheckedCorpus(name, spec), report.count("error")
             report.corpora.append(corpus)
-            if clean and name == "train" and report.kept():
-                clean.write("\n")  # as the end of a file, a blank line ends a document
-            findings = [*repeats, *find_slips(reading.lengths, reading.has_text)]
+            if writing and report.kept():
+                writing.write_break()
             profile, difference = usual.for_corpus(reading)
+            judgement = usual.judge(reading)
+            moved = judgement.moved if writing and writing.realign else np.zeros(len(reading.pairs), bool)
+            findings = [*repeats, *judgement.hits(moved)]
+            if not judgement.telling:
+                findings += find_slips(reading.lengths, reading.has_text)
+            report.slips += [f"{spec.name}: {slip}" for slip in judgement.slips(reading.numbers)]
+            if name == "train":
+                ratios = np.diff(np.log(reading.lengths + float(SHORT)), axis=1)[:, 0] - profile.usual_log_ratio()
+                report.measure(length=(10 * ratios)[reading.has_text])
+                if judgement.telling:
+                    report.measure(words=(judgement.scores / 5)[reading.has_text])
             if difference:
                 report.add("direction", [spec.name], example=difference)
             try:
-                for block in row_blocks(read_rows(spec, add_problems_to(report, corpus))):
+                read = read_rows(spec, add_problems_to(report, corpus))
+                if writing and moved.any():
+                    read = realigned(read, judgement.offsets, partial(reject_target, writing, spec))
+                for block in row_blocks(read):
                     rows = slice(corpus.read, corpus.read + len(block))
-                    if not np.array_equal(reading.pairs[rows], block.pair_hashes):
+                    if not is_the_same(block, reading, rows, judgement.offsets != 0 if moved.any() else moved):
                         raise DragomanError(f"{spec.name}: changed while it was read; check it again")
                     hits = [
                         Hits("header", header_rows(spec, block)),
-                        *detect(block, profile, limits),
+                        *detect(block, profile, limits, judgement.unknown[rows]),
                         *(hits.within(rows) for hits in findings),
                     ]
                     drop = add_hits(report, corpus, block, hits)
                     corpus.read += len(block)
                     corpus.pairs += int(block.has_text.sum())
                     corpus.kept += int((block.has_text & ~drop).sum())
-                    if clean and name == "train":
-                        write_rows(block, ~drop, clean)
+                    if writing:
+                        writing.write(spec, block, ~drop, hits, above)
                 if corpus.read < len(reading.pairs):
                     raise DragomanError(f"{spec.name}: changed while it was read; check it again")
             except DragomanError as error:
@@ -76,6 +96,35 @@ def check(sets: CorpusSets, limits: CheckLimits, clean: TextIO | None = None) ->
                 if not corpus.pairs and report.count("error") == errors:
                     report.add("no-pairs", [spec.name], example="" if corpus.rows else f"{spec.name}: nothing in it")
     return report
+
+
+class Rows:
+    """Say where the rows of a set stood, by their number in it."""
+
+    def __init__(self, specs: Sequence[CorpusSpec], readings: Sequence[FirstReading], cleaning: Cleaning | None):
+        self.specs, self.numbers, self.cleaning = specs, [reading.numbers for reading in readings], cleaning
+        self.ends = np.cumsum([len(numbers) for numbers in self.numbers])
+
+    def __getitem__(self, row: int) -> Origin:
+        """Return the corpus of a row, and its number there."""
+        corpus = int(np.searchsorted(self.ends, row, side="right"))
+        number = int(self.numbers[corpus][row - self.ends[corpus]])
+        assert self.cleaning
+        return self.cleaning.origin(self.specs[corpus], number)
+
+
+def is_the_same(block: RowBlock, reading: FirstReading, rows: slice, changed: np.ndarray) -> bool:
+    """Return whether a block has the rows of the first reading; changed (n,): those that have got another target."""
+    if len(reading.pairs[rows]) != len(block):
+        return False
+    same = reading.pairs[rows] == block.pair_hashes
+    same |= changed[rows] & (reading.sources[rows] == block.columns[0].hashes)
+    return bool(same.all())
+
+
+def reject_target(cleaning: Cleaning, spec: CorpusSpec, row: Row) -> None:
+    """Reject the target of a row, whose source has got another one."""
+    cleaning.reject(("", row.target.replace("\t", " ")), cleaning.origin(spec, row.number), ["slipped"])
 
 
 def header_rows(spec: CorpusSpec, block: RowBlock) -> np.ndarray:
@@ -106,58 +155,96 @@ def add_hits(report: CheckReport, corpus: CheckedCorpus, block: RowBlock, hits: 
     for rule in {hit.rule: None for hit in hits if hit.rows.any()}:
         same = [hit for hit in hits if hit.rule == rule]
         rows = np.logical_or.reduce([hit.rows for hit in same])
-        # The file in which a row is reported: that of the first hit that has the row.
-        sides = [next(hit.side or 0 for hit in same if hit.rows[row]) for row in np.flatnonzero(rows)[:MAX_LOCATIONS]]
-        names = corpus.spec.files
-        files = [display_path(names[side if len(names) == 2 else 0]) for side in sides]
-        numbers = [block.numbers[row] for row in np.flatnonzero(rows)[:MAX_LOCATIONS]]
-        locations = [f"{file}:{number}" for file, number in zip(files, numbers, strict=True)]
+        places = np.flatnonzero(rows)
+        finding = report.findings.get(rule)
+        wanted = len(places) if report.max_locations is None else report.max_locations
+        examples = MAX_EXAMPLES - (len(finding.examples) if finding else 0)
+        names, locations = corpus.spec.files, []
+        some: list[Example] = []
+        for row in places[: max(wanted, examples)]:
+            # The file in which a row is reported: that of the first hit that has the row.
+            hit = next(hit for hit in same if hit.rows[row])
+            file = display_path(names[0 if corpus.spec.format else hit.side or 0])
+            locations.append(f"{file}:{block.numbers[row]}")
+            if len(some) < examples:
+                source, target = (column.texts[row][:LONGEST_EXAMPLE] for column in block.columns)
+                score = None if hit.scores is None else float(hit.scores[row])
+                some.append(Example(locations[-1], source, target, score))
         report.add(rule, locations, int(rows.sum()))
+        report.findings[rule].examples += some
         if RULES[rule].level != "note":
             drop |= rows
             corpus.dropped[rule] += int(rows.sum())
     return drop
 
 
-def write_rows(block: RowBlock, keep: np.ndarray, clean: TextIO) -> None:
-    """Write the rows with True in `keep` (n,) to `clean` as TSV, and those without text as the blank lines they are."""
-    sources, targets = (column.texts for column in block.columns)
-    for row in np.flatnonzero(keep):
-        clean.write(f"{sources[row]}\t{targets[row]}\n" if block.has_text[row] else "\n")
-
-
-def check_and_clean(sets: CorpusSets, limits: CheckLimits, out: Path) -> tuple[CheckReport, int]:
+def check_and_clean(
+    sets: CorpusSets,
+    limits: CheckLimits,
+    out: Path,
+    rejected: Path | None = None,
+    realign: bool = False,
+    max_locations: int | None = MAX_LOCATIONS,
+) -> tuple[CheckReport, int]:
     """Write the clean pairs to `out`; return the report of the corpora and the number of pairs written.
 
     What is usual in a corpus changes when the worst pairs are gone, so the result is checked and cleaned again until
     there is nothing left to drop, but MAX_PASSES times at most; the report counts separately what goes later. Nothing
     is written where no pair is left, nor where a corpus cannot be read to its end, has files of unequal length or
     another direction than the others, because then pairs may be wrong.
+
+    rejected: where the pairs that are dropped are written to. realign: give the sources where one side has slipped
+    their targets back, instead of dropping them.
     """
     drafts = [draft_of(out, f"{n}.{uuid4().hex}") for n in range(2)]
+    audit = draft_of(rejected, uuid4().hex) if rejected else None
     try:
-        first = report = check_into(drafts[0], sets, limits, out)
+        if audit and rejected:
+            with name_errors(rejected, audit):
+                audit.write_text("\t".join(COLUMNS) + "\n", encoding="utf-8")
+        first, origins = check_into(drafts[0], sets, limits, out, audit, realign, None, max_locations)
+        report = first
         if UNFIT & report.findings.keys():
             return report, 0
-        for _ in range(MAX_PASSES - 1):
-            if not any(corpus.dropped for corpus in report.corpora if corpus.set == "train"):
+        for again in range(MAX_PASSES - 1):
+            if not any(corpus.dropped for corpus in report.corpora if corpus.set == "train") and (again or not realign):
                 break
             drafts.reverse()
-            report = check_into(drafts[0], {**sets, "train": (CorpusSpec((str(drafts[1]),)),)}, limits, out)
+            draft = {**sets, "train": (CorpusSpec((str(drafts[1]),)),)}
+            report, origins = check_into(drafts[0], draft, limits, out, audit, False, origins)
             for corpus in report.corpora:
                 if corpus.set == "train":
                     first.dropped_later += corpus.dropped
         if report.kept():
-            with atomic_file(out, shared=True) as draft:
-                drafts[0].replace(draft)
+            with atomic_file(out, shared=True) as draft_file:
+                drafts[0].replace(draft_file)
+            if audit and rejected:
+                with atomic_file(rejected, shared=True) as draft_file:
+                    audit.replace(draft_file)
         return first, report.kept()
     finally:
-        for draft in drafts:
+        for left in filter(None, (*drafts, audit)):
             with contextlib.suppress(OSError):
-                draft.unlink()
+                left.unlink()
 
 
-def check_into(draft: Path, sets: CorpusSets, limits: CheckLimits, out: Path) -> CheckReport:
-    """Check corpora and write clean pairs, as `check` does, to the file `draft`. An OSError about it names `out`."""
-    with name_errors(out, draft), draft.open("w", encoding="utf-8", newline="") as clean:
-        return check(sets, limits, clean)
+def check_into(
+    draft: Path,
+    sets: CorpusSets,
+    limits: CheckLimits,
+    out: Path,
+    audit: Path | None = None,
+    realign: bool = False,
+    origins: Origins | None = None,
+    max_locations: int | None = MAX_LOCATIONS,
+) -> tuple[CheckReport, Origins]:
+    """Check corpora and write clean pairs, as `check` does, to the file `draft`; add those dropped to `audit`.
+
+    Return the report, and the origins of what was written. An OSError about the draft names `out`.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(name_errors(out, draft))
+        clean = stack.enter_context(draft.open("w", encoding="utf-8", newline=""))
+        rejected = stack.enter_context(audit.open("a", encoding="utf-8", newline="")) if audit else None
+        cleaning = Cleaning(clean, rejected, realign, origins)
+        return check(sets, limits, cleaning, max_locations), cleaning.written

@@ -2,17 +2,20 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from dragoman.check import damage
 from dragoman.check.characters import KIND, KINDS
 from dragoman.check.columns import CHECKED, RowBlock, TextColumn
-from dragoman.check.profile import Profile, log_ratios
+from dragoman.check.profile import Profile, ends_in_a_letter, ends_in_a_stop, log_ratios
 from dragoman.errors import UsageError
 from dragoman.text import verbatim
+from dragoman.text.verbatim.numbers import compare_numbers
 
 SOURCE, TARGET = 0, 1
 MARKUP = re.compile(r"&(?:[a-z]{2,8}|#\d{1,7}|#x[0-9a-f]{1,6});|</?[a-z][a-z0-9]{0,9}(?:\s[^<>\n]{0,200})?/?>", re.I)
@@ -23,6 +26,17 @@ COPIED_CHARACTERS = 20
 SWAPPED = -10.0
 ONE_LANGUAGE = -40.0
 PER_CHARACTER = -0.3
+HALF_TRANSLATED = -30.0  # of a half of a text
+CUT_OFF = 0.55  # of the usual length of a target
+LONG_SOURCE = 30  # characters of a source whose target may be cut off
+UNUSUAL_END = 0.05  # share of the sources with a full stop whose target has none
+DOUBLED = 1.4  # times the usual ratio of lengths
+LONG_DOUBLE, DISTINCT = 9, 5  # characters, and different ones, of a text that may be another one twice
+FILLED_IN = re.compile(r"\S?(?:[%{$]|<\?)\S*")  # with what stands around it
+DIGITS = re.compile("[0-9]+")
+# Where it stands, 4:20 may be 16:20 in another language.
+HALF_DAY = re.compile(r"[0-9] ?[ap]\.? ?m\b|o[’']clock|오전|오후|午[前後后]|上午|下午", re.IGNORECASE)
+TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]{0,9}")
 FEW_LETTERS = 10  # too few to judge a script by
 FEW_TEXTS = 20  # too few to say what is rare
 RARE = 0.01  # share of the texts of a side in a script
@@ -45,19 +59,27 @@ class CheckLimits:
 
 
 class Hits(NamedTuple):
-    """The rows that one rule applies to, as a mask (n,), and the side that is wrong: None for the whole pair."""
+    """The rows that one rule applies to, as a mask (n,), and the side that is wrong: None for the whole pair.
+
+    scores: what was measured of each row, (n,). repeats: the row that each row repeats, among those of its set, (n,).
+    """
 
     rule: str
     rows: np.ndarray
     side: int | None = None
+    scores: np.ndarray | None = None
+    repeats: np.ndarray | None = None
 
     def within(self, rows: slice) -> "Hits":
         """Return the hits of the rows in a slice, such as one block, from the hits of a whole corpus."""
-        return self._replace(rows=self.rows[rows])
+        scores, repeats = (None if values is None else values[rows] for values in (self.scores, self.repeats))
+        return self._replace(rows=self.rows[rows], scores=scores, repeats=repeats)
 
 
-def detect(block: RowBlock, profile: Profile, limits: CheckLimits) -> Iterator[Hits]:
+def detect(block: RowBlock, profile: Profile, limits: CheckLimits, unknown: np.ndarray) -> Iterator[Hits]:
     """Yield the hits of all rules that look at one block alone.
+
+    unknown (n, 2), bool: which texts have words, but none that another text of their side has.
 
     A pair with an empty side is a hit of the rule 'empty', a row without any text one of 'blank'. Neither is a hit of
     another rule, but a pair with an empty side may be 'over-long', too.
@@ -65,14 +87,19 @@ def detect(block: RowBlock, profile: Profile, limits: CheckLimits) -> Iterator[H
     yield Hits("empty", ~block.has_text & ~block.is_blank)
     yield Hits("blank", block.is_blank)
     for number, column in enumerate(block.columns):
-        for hits in (*character_hits(column, profile), *form_hits(column)):
+        other = block.columns[1 - number]
+        for hits in (
+            *character_hits(column, profile),
+            *form_hits(column),
+            *damage_hits(column, other, profile, number, unknown[:, number] & ~unknown[:, 1 - number]),
+        ):
             yield hits._replace(rows=hits.rows & block.has_text, side=number)
         yield Hits("over-long", (column.lengths > limits.length) & ~block.is_blank, number)
     for hits in (
         *copy_hits(block),
-        length_hits(block, profile, limits),
+        *length_hits(block, profile, limits),
         *language_hits(block, profile),
-        placeholder_hits(block),
+        *verbatim_hits(block),
     ):
         yield hits._replace(rows=hits.rows & block.has_text)
 
@@ -109,17 +136,49 @@ def copy_hits(block: RowBlock) -> Iterator[Hits]:
     yield Hits("short-copy", short)
 
 
-def length_hits(block: RowBlock, profile: Profile, limits: CheckLimits) -> Hits:
-    """Return the hits of the rule 'length-ratio': rows whose ratio of lengths is far from the usual one."""
-    beyond = np.abs(log_ratios(block) - profile.usual_log_ratio())
-    return Hits("length-ratio", beyond > np.log(limits.ratio))
+def damage_hits(
+    column: TextColumn, other: TextColumn, profile: Profile, number: int, unknown: np.ndarray
+) -> Iterator[Hits]:
+    """Yield hits of the rules 'mojibake', 'lost-letters', 'wrong-language' and 'garbage'.
+
+    unknown (n,), bool: which texts have words that no other text has, beside one that has.
+    """
+    strange = profile.strangeness(column, number)
+    yield Hits("mojibake", damage.mojibake(column))
+    yield Hits("lost-letters", damage.lost_letters(column, other, profile.accented_share(number)))
+    yield Hits("wrong-language", damage.wrong_language(column, profile, number, strange), scores=strange)
+    yield Hits("garbage", damage.garbage(column, other, profile, unknown, strange), scores=strange)
+
+
+def length_hits(block: RowBlock, profile: Profile, limits: CheckLimits) -> Iterator[Hits]:
+    """Yield hits of the rules 'length-ratio', 'cut-off' and 'doubled'."""
+    beyond = log_ratios(block) - profile.usual_log_ratio()
+    ratios = np.exp(beyond)
+    yield Hits("length-ratio", np.abs(beyond) > np.log(limits.ratio), scores=ratios)
+    stops, unusual = profile.ends
+    cut = ends_in_a_stop(block) & ends_in_a_letter(block, profile.alphabet) & (ratios < CUT_OFF)
+    cut &= (block.columns[SOURCE].lengths >= LONG_SOURCE) & (unusual < UNUSUAL_END * stops)
+    yield Hits("cut-off", cut, TARGET, ratios)
+    for number, column in enumerate(block.columns):
+        long = (ratios if number == TARGET else 1 / ratios) > DOUBLED
+        rows = long & (column.lengths >= LONG_DOUBLE)
+        for row in np.flatnonzero(rows):
+            text = column.texts[row].strip()
+            half = len(text) // 2
+            rows[row] = (
+                text[:half].rstrip() == text[-half:].lstrip()
+                and not text[half : len(text) - half].strip()
+                and len(set(text)) > DISTINCT
+            )
+        yield Hits("doubled", rows, number, ratios)
 
 
 def language_hits(block: RowBlock, profile: Profile) -> Iterator[Hits]:
-    """Yield hits of the rules 'swapped', 'one-language' and 'script': a side is in the wrong language or script."""
-    (source, source_each), (target, target_each) = (
-        profile.side_evidence(column, n) for n, column in enumerate(block.columns)
-    )
+    """Yield hits of the rules 'swapped', 'one-language', 'half-translated' and 'script'."""
+    halves = [np.stack(profile.side_evidence(column, n)) for n, column in enumerate(block.columns)]
+    lengths = [np.maximum(column.lengths, 1) for column in block.columns]
+    source, target = (each.sum(axis=0) for each in halves)
+    source_each, target_each = source / lengths[SOURCE], target / lengths[TARGET]
     copied = block.columns[SOURCE].hashes == block.columns[TARGET].hashes
     doubted = (source_each < PER_CHARACTER) & (target_each < PER_CHARACTER) & ~copied
     swapped = doubted & (source < SWAPPED) & (target < SWAPPED)
@@ -130,6 +189,15 @@ def language_hits(block: RowBlock, profile: Profile) -> Iterator[Hits]:
     ]
     for number, rows in enumerate(doubtful):
         yield Hits("one-language", rows & ~copied, number)
+        worse, better = halves[number].min(axis=0), halves[number].max(axis=0)
+        half = (worse < HALF_TRANSLATED) & (worse / lengths[number] < PER_CHARACTER / 2) & (better > 0)
+        half &= ~rows & ~copied & ~swapped
+        for row in np.flatnonzero(half):
+            text = block.columns[number].texts[row][:CHECKED]
+            middle = len(text) // 2
+            second = halves[number][1, row] == worse[row]
+            half[row] = profile.has_common_words(text[middle:] if second else text[:middle], number)
+        yield Hits("half-translated", half, number, worse)
     for number, column in enumerate(block.columns):
         script, share, letters = profile.main_script(column)
         texts = profile.scripts[number]
@@ -138,10 +206,34 @@ def language_hits(block: RowBlock, profile: Profile) -> Iterator[Hits]:
         yield Hits("script", rare & ~swapped & ~doubtful[number], number)
 
 
-def placeholder_hits(block: RowBlock) -> Hits:
-    """Return the hits of the rule 'placeholders': rows whose two sides have different ones that a program fills in."""
-    differ = np.zeros(len(block), bool)
-    for row, texts in enumerate(zip(*(column.texts for column in block.columns), strict=True)):
-        source, target = (sorted(verbatim.find_filled_in(text[:CHECKED])) for text in texts)
-        differ[row] = source != target
-    return Hits("placeholders", differ)
+def verbatim_hits(block: RowBlock) -> Iterator[Hits]:
+    """Yield hits of the rules 'placeholders', 'tags' and 'numbers': what must come through is not the same."""
+    placeholders, tags, numbers = np.zeros((3, len(block)), bool)
+    sources, targets = (column.texts for column in block.columns)
+    for rows, signs, differ in ((placeholders, "%{$<", differing_placeholders), (tags, "<", differing_tags)):
+        for row in np.flatnonzero(np.logical_or(*(column.rows_with(signs) for column in block.columns))):
+            rows[row] = differ(sources[row][:CHECKED], targets[row][:CHECKED])
+    for row in np.flatnonzero(np.logical_and(*(column.rows_with("0123456789") for column in block.columns))):
+        numbers[row] = differing_numbers(sources[row][:CHECKED], targets[row][:CHECKED])
+    yield from (Hits("placeholders", placeholders), Hits("tags", tags), Hits("numbers", numbers))
+
+
+def differing_placeholders(source: str, target: str) -> bool:
+    """Return whether two texts have different placeholders that a program fills in."""
+    if sorted(FILLED_IN.findall(source)) == sorted(FILLED_IN.findall(target)):  # as in most texts
+        return False
+    return sorted(verbatim.find_filled_in(source)) != sorted(verbatim.find_filled_in(target))
+
+
+def differing_tags(source: str, target: str) -> bool:
+    """Return whether two texts have tags of different names, or not as often."""
+    return sorted(TAG.findall(source)) != sorted(TAG.findall(target))
+
+
+def differing_numbers(source: str, target: str) -> bool:
+    """Return whether each of two texts has a number that the other one lacks."""
+    digits = DIGITS.findall(source), DIGITS.findall(target)
+    if sorted(digits[0]) == sorted(digits[1]) or HALF_DAY.search(source) or HALF_DAY.search(target):
+        return False
+    counts = Counter(digits[0]), Counter(digits[1])
+    return bool(counts[0] - counts[1] and counts[1] - counts[0]) and all(compare_numbers(source, target))

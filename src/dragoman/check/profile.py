@@ -1,15 +1,22 @@
 """Learn from a corpus what is usual in it: the ratio of lengths, the scripts and the letters of each side."""
 
+from collections import Counter
+
 import numpy as np
 
 from dragoman.check.characters import Alphabet
-from dragoman.check.columns import RowBlock, TextColumn
+from dragoman.check.columns import CHECKED, RowBlock, TextColumn
+from dragoman.check.languages import most_probable
 
 BUCKETS = 1 << 18  # that character trigrams are counted in
 BINS = 1001
 WIDEST = 5.0  # logarithm of the greatest length ratio that has a bin of its own
 SHORT = 10  # characters added to each length, because lengths of short texts differ more
 LINE_FEED = 10
+FEW_TEXTS = 500  # too few to say which texts are strange
+SAMPLE = 30_000  # characters of a side, by which its language is told
+COMMON = 4  # times that a word is in them which nearly every sentence may have
+STOPS = np.array([ord(stop) for stop in ".!?。"])
 REVERSED = 0.05  # similarity by which the sides of two corpora match better crosswise, on both sides
 
 
@@ -24,7 +31,12 @@ class Profile:
         self.trigrams = np.zeros((2, BUCKETS))  # source, target
         self.scripts = np.zeros((2, 256))  # rows by the script that most of their letters are in
         self.ratios = np.zeros(BINS)
+        self.accented = np.zeros(2)  # texts with Latin letters beyond ASCII
+        self.ends = np.zeros(2)  # rows whose source ends in a full stop or the like, those whose target then has none
+        self.samples = ["", ""]
+        self.common: list[set[str]] | None = None  # by side, words of the other one
         self.evidence: tuple[np.ndarray, np.ndarray] | None = None
+        self.rarities: np.ndarray | None = None
 
     def learn(self, block: RowBlock) -> None:
         """Count trigrams, the scripts of most letters of a text, and length ratios, of rows with text on both sides."""
@@ -33,6 +45,12 @@ class Profile:
             self.trigrams[number] += np.bincount(column.trigrams(BUCKETS)[column.codes != LINE_FEED], minlength=BUCKETS)
             script, share, _ = self.main_script(column)
             self.scripts[number] += np.bincount(script[share > 0.5], minlength=256)
+            beyond = (column.codes > 127) & (column.codes < 0x250) & (self.alphabet.word_letters[column.codes] > 0)
+            self.accented[number] += column.rows_at(np.flatnonzero(beyond)).sum()
+            if len(self.samples[number]) < SAMPLE:
+                self.samples[number] += "\n".join(column.texts[::20])[:SAMPLE]
+        stops = ends_in_a_stop(block)
+        self.ends += stops.sum(), (stops & ends_in_a_letter(block, self.alphabet)).sum()
         ratios = log_ratios(block)[block.has_text]
         self.ratios += np.histogram(ratios.clip(-WIDEST, WIDEST), BINS, (-WIDEST, WIDEST))[0]
         self.evidence = None
@@ -42,12 +60,16 @@ class Profile:
         self.trigrams += other.trigrams
         self.scripts += other.scripts
         self.ratios += other.ratios
+        self.accented += other.accented
+        self.ends += other.ends
+        self.samples = [mine or others for mine, others in zip(self.samples, other.samples, strict=True)]
         self.evidence = None
 
     def reversed(self) -> "Profile":
         """Return the profile of the same corpora with their sides swapped: a view, so do not add to either later."""
         other = Profile(self.alphabet)
         other.trigrams, other.scripts, other.ratios = self.trigrams[::-1], self.scripts[::-1], self.ratios[::-1]
+        other.accented, other.samples = self.accented[::-1], self.samples[::-1]
         return other
 
     def is_reverse_of(self, other: "Profile") -> bool:
@@ -84,8 +106,43 @@ class Profile:
         letters = counts.sum(axis=1)
         return present[counts.argmax(axis=1)], counts.max(axis=1) / np.maximum(letters, 1), letters
 
+    def accented_share(self, number: int) -> float:
+        """Return the share of the texts of a side that have Latin letters beyond ASCII."""
+        return float(self.accented[number] / max(self.ratios.sum(), 1))
+
+    def usual_language(self, number: int) -> str:
+        """Return the language of a side, '' without a way to tell it."""
+        return most_probable(self.samples[number])
+
+    def has_common_words(self, text: str, number: int) -> bool:
+        """Return whether a text of side `number` has two words that are common on the other side, and not on its own.
+
+        Names and titles, which are often left as they are, have few of them.
+        """
+        if self.common is None:
+            counts = [Counter(sample.lower().split()) for sample in self.samples]
+            self.common = [
+                {word for word, times in counts[1 - side].items() if times >= COMMON > 4 * counts[side][word]}
+                for side in range(2)
+            ]
+        return len(self.common[number].intersection(text.lower().split())) >= 2
+
+    def strangeness(self, column: TextColumn, number: int) -> np.ndarray:
+        """Return by how many nats per character each text is less likely on its side than the block's median, (n,).
+
+        A text is no evidence for itself. 0 where the corpus is small.
+        """
+        if self.trigrams[number].sum() < FEW_TEXTS * 20:
+            return np.zeros(len(column.texts))
+        if self.rarities is None:
+            self.rarities = -np.log(np.maximum(self.trigrams - 1, 0) + 0.1).astype(np.float32)
+        values = self.rarities[number][column.trigrams(BUCKETS)]
+        values[column.codes == LINE_FEED] = 0
+        each = column.sum_by_text(values) / np.maximum(np.minimum(column.lengths, CHECKED), 1)
+        return each - np.median(each[column.has_text]) if column.has_text.any() else each
+
     def side_evidence(self, column: TextColumn, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return how strongly the trigrams of each text speak for its side `number`: (n,) in nats, and per character.
+        """Return how strongly the trigrams of both halves of each text speak for its side: twice (n,), in nats.
 
         It is the log-likelihood ratio of this side against the other: above 0 it speaks for this side; 0 for an empty
         text. column: side `number` (0: source, 1: target) of a block that this profile has learned. A text is no
@@ -101,8 +158,25 @@ class Profile:
             )
         values = self.evidence[number][column.trigrams(BUCKETS)]
         values[column.codes == LINE_FEED] = 0
-        total = column.sum_by_text(values)
-        return total, total / np.maximum(column.lengths, 1)
+        sums = np.concatenate([[0], np.cumsum(values, dtype=float)])
+        lengths = np.minimum(column.lengths, CHECKED)
+        edges = sums[np.stack([column.starts, column.starts + lengths // 2, column.starts + lengths])]
+        return edges[1] - edges[0], edges[2] - edges[1]
+
+
+def ends_in_a_stop(block: RowBlock) -> np.ndarray:
+    """Return (n,), bool: which sources end in a full stop or the like."""
+    return np.isin(last_codes(block.columns[0]), STOPS) & block.has_text
+
+
+def ends_in_a_letter(block: RowBlock, alphabet: Alphabet) -> np.ndarray:
+    """Return (n,), bool: which targets do."""
+    return alphabet.word_letters[last_codes(block.columns[1])] > 0
+
+
+def last_codes(column: TextColumn) -> np.ndarray:
+    """Return the last character of each text, (n,); of an empty one what stands before it."""
+    return column.codes[column.starts + np.minimum(column.lengths, CHECKED) - 1]
 
 
 def log_ratios(block: RowBlock) -> np.ndarray:

@@ -2,12 +2,26 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
 
 from dragoman.check.rules import RULES
 from dragoman.data.spec import CorpusSpec
 
 Numbers = set[int]  # the field `set` of CheckedCorpus hides the type
 MAX_LOCATIONS = 5  # that a report names for each rule
+MAX_EXAMPLES = 20
+LONGEST_EXAMPLE = 400  # characters of a side
+
+
+class Example(NamedTuple):
+    """A row that a rule applies to: its location, its texts, cut where they are long, and what was measured."""
+
+    location: str
+    source: str
+    target: str
+    score: float | None = None
 
 
 @dataclass
@@ -17,6 +31,7 @@ class Occurrences:
     count: int = 0
     locations: list[str] = field(default_factory=list)
     example: str = ""
+    examples: list[Example] = field(default_factory=list)
 
 
 @dataclass
@@ -50,6 +65,9 @@ class CheckReport:
     corpora: list[CheckedCorpus] = field(default_factory=list)
     findings: dict[str, Occurrences] = field(default_factory=dict)
     dropped_later: Counter[str] = field(default_factory=Counter)
+    max_locations: int | None = MAX_LOCATIONS
+    slips: list[str] = field(default_factory=list)  # where one side has slipped, and by how many lines
+    distributions: dict[str, Counter[int]] = field(default_factory=dict)  # by name, pairs by what was measured
 
     def add(self, rule: str, locations: list[str], count: int = 0, example: str = "") -> None:
         """Add occurrences of a rule: `count` of them, by default one for each location.
@@ -57,8 +75,19 @@ class CheckReport:
         The first few locations are kept, each once. example: a message; that of the first call for a rule is kept.
         """
         finding = self.findings.setdefault(rule, Occurrences(example=example))
+        finding.example = finding.example or example
         finding.count += count or len(locations)
-        finding.locations = list(dict.fromkeys([*finding.locations, *locations[:MAX_LOCATIONS]]))[:MAX_LOCATIONS]
+        if self.max_locations is None or len(finding.locations) < self.max_locations:
+            some = dict.fromkeys([*finding.locations, *locations[: self.max_locations]])
+            finding.locations = list(some)[: self.max_locations]
+
+    def measure(self, **values: np.ndarray) -> None:
+        """Count pairs by what was measured of them, rounded down to whole numbers."""
+        for name, measured in values.items():
+            numbers, times = np.unique(np.floor(measured).astype(int), return_counts=True)
+            self.distributions.setdefault(name, Counter()).update(
+                dict(zip(numbers.tolist(), times.tolist(), strict=True))
+            )
 
     def count(self, level: str) -> int:
         """Return the number of occurrences of all rules of a level: error, warning or note."""

@@ -1,8 +1,13 @@
 """Find where one side of a corpus has slipped: a line is missing there, and each line after it has a wrong partner."""
 
+from collections import deque
+from collections.abc import Callable, Iterator
+
 import numpy as np
 
 from dragoman.check.detectors import Hits
+from dragoman.check.pairing import FARTHEST, LOST
+from dragoman.data.lines import Row
 
 WINDOW = 256  # rows over which the lengths of both sides are compared
 SLIPPED = 0.3  # the correlation of lengths is higher by this one row further
@@ -34,6 +39,36 @@ def find_slips(lengths: np.ndarray, has_text: np.ndarray) -> list[Hits]:
                     near[rows] = True
                     uncertain = telling and gain >= -SLIPPED
     return [Hits("slipped", slipped & has_text), Hits("near-slip", near & ~slipped & has_text)]
+
+
+def realigned(rows: Iterator[Row], offsets: np.ndarray, on_lost_target: Callable[[Row], None]) -> Iterator[Row]:
+    """Yield the rows of a corpus with the targets that are as many rows further down as `offsets` (n,) says.
+
+    A row whose offset is LOST keeps its target, unless that belongs to another source: then it has none. A target that
+    no row gets is told with its row.
+    """
+    places = np.arange(len(offsets)) + offsets
+    wanted = set(places[(offsets != 0) & (offsets != LOST)].tolist())
+    before: deque[Row] = deque(maxlen=FARTHEST)
+    after: deque[Row] = deque()
+    for index, offset in enumerate(offsets.tolist()):
+        while len(after) <= FARTHEST and (row := next(rows, None)):
+            after.append(row)
+        if not after:
+            return
+        row = after.popleft()
+        if offset == LOST:
+            yield row._replace(target="") if index in wanted else row
+        elif offset:
+            near = after[offset - 1] if offset > 0 else before[offset]
+            if index not in wanted:
+                on_lost_target(row)
+            yield row._replace(target=near.target)
+        else:
+            yield row
+        before.append(row)
+    yield from after
+    yield from rows
 
 
 def gain_of_a_shift(a: np.ndarray, b: np.ndarray) -> float:

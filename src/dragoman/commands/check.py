@@ -25,17 +25,24 @@ class Options:
 
     $ dragoman check pairs.tsv
     $ dragoman check train.en train.ko --dev dev.tsv --test test.tsv --write-clean clean.tsv
+    $ dragoman check train.tsv --write-clean clean.tsv --rejected rejected.tsv --realign --report check.html
     $ dragoman check memory.tmx columns=en,de news.jsonl.gz columns=translation.en,translation.de --json
     """
 
     corpora: Annotated[tyro.conf.Positional[tuple[str, ...]], Words]
-    "files of pairs (TSV, CSV, JSONL, Parquet, TMX, PO, XLIFF), or a source file and a target file; plain, .gz or .zst"
+    "pairs (TSV, CSV, JSONL, Parquet, TMX, PO, XLIFF, TS, XCSTRINGS), or source and target file; plain, .gz or .zst"
     dev: Annotated[tuple[str, ...], Words] = ()
     "dev pairs: checked as well, also for overlap with the training pairs"
     test: Annotated[tuple[str, ...], Words] = ()
     "test pairs: checked in the same way"
     write_clean: Annotated[Path | None, tyro.conf.arg(metavar="OUT.tsv")] = None
     "write the pairs without errors or warnings to this file"
+    rejected: Annotated[Path | None, tyro.conf.arg(metavar="OUT.tsv")] = None
+    "with --write-clean, write the pairs that it drops to this file, with line, reasons and score"
+    realign: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "with --write-clean, give sources their targets back where one side has slipped by some lines"
+    report: Annotated[Path | None, tyro.conf.arg(metavar="OUT.html")] = None
+    "write a page with counts, examples and distributions, in English and Korean, which needs no network"
     max_ratio: float = 3.0
     "maximum ratio of the lengths of the two sides, as a multiple of this corpus's median"
     max_length: int = 2000
@@ -52,6 +59,8 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "check", arguments)
     from dragoman.check.corpora import check, check_and_clean
     from dragoman.check.detectors import CheckLimits
+    from dragoman.check.page import write_page
+    from dragoman.check.report import MAX_LOCATIONS
     from dragoman.data.lines import FOLDER, no_such_file
     from dragoman.data.spec import parse_corpora
     from dragoman.runtime.signals import exit_on_signals
@@ -70,12 +79,22 @@ def main(arguments: list[str]) -> None:
     limits = CheckLimits(options.max_ratio, options.max_length)
     clean = options.write_clean
     written = None
+    max_locations = None if options.json else MAX_LOCATIONS
+    for name, wanted in (("--rejected", options.rejected), ("--realign", options.realign)):
+        if wanted and not clean:
+            raise UsageError(f"{name} needs --write-clean, which drops pairs")
+    if options.report:
+        check_place(options.report, ".html", files)
     if clean:
         check_output(clean, files, sets["train"])
+        if options.rejected:
+            check_place(options.rejected, ".tsv", [*files, clean])
         with exit_on_signals():  # so that drafts are deleted
-            report, written = check_and_clean(sets, limits, clean)
+            report, written = check_and_clean(sets, limits, clean, options.rejected, options.realign, max_locations)
     else:
-        report = check(sets, limits)
+        report = check(sets, limits, max_locations=max_locations)
+    if options.report:
+        write_page(options.report, report)
     if options.json:
         print_json(as_json(report, clean, written))
     else:
@@ -91,15 +110,24 @@ def check_output(out: Path, files: list[Path], specs: "tuple[CorpusSpec, ...]") 
 
     files: those that are read; specs: the training corpora, which need one tag and one weight to share a file.
     """
-    from dragoman.storage.output import require_place
-
-    if out.suffix != ".tsv":
-        raise UsageError(f"{out}: the clean pairs are written as TSV; give them a name that ends in .tsv")
-    require_place(out)
-    if out.exists() and (not out.is_file() or any(out.samefile(file) for file in files)):
-        raise UsageError(f"{out}: one of the corpora, or not a regular file; give the clean pairs another name")
+    check_place(out, ".tsv", files)
     if len({(spec.tags, spec.weight, spec.share) for spec in specs}) > 1:
         raise UsageError("corpora with different tags or weights cannot share a file: clean them one at a time")
+
+
+def check_place(out: Path, suffix: str, others: list[Path]) -> None:
+    """Raise UsageError where nothing can be written to `out`, or its name says what it is not.
+
+    others: files that it must not be, of which some may not exist yet.
+    """
+    from dragoman.storage.output import require_place
+
+    if out.suffix != suffix:
+        raise UsageError(f"{out}: give it a name that ends in {suffix}, which is what is written")
+    require_place(out)
+    same = any(out.samefile(file) if out.exists() and file.exists() else out == file for file in others)
+    if same or (out.exists() and not out.is_file()):
+        raise UsageError(f"{out}: one of the corpora, another output, or not a regular file; give it another name")
 
 
 def as_json(report: "CheckReport", clean: Path | None, written: int | None) -> dict[str, Any]:
@@ -135,6 +163,7 @@ def as_json(report: "CheckReport", clean: Path | None, written: int | None) -> d
             for name, rule in RULES.items()
             if name in report.findings
         ],
+        "slips": report.slips,
         "clean": {"file": str(clean), "pairs": written, "dropped_later": report.dropped_later} if clean else None,
     }
 
@@ -149,6 +178,7 @@ def print_report(report: "CheckReport", clean: Path | None, written: int | None)
     from rich.text import Text
 
     from dragoman.check.corpora import UNFIT
+    from dragoman.check.report import MAX_LOCATIONS
     from dragoman.check.rules import RULES
 
     console = Console(highlight=False)
@@ -158,8 +188,9 @@ def print_report(report: "CheckReport", clean: Path | None, written: int | None)
     for name, rule in RULES.items():
         if name in report.findings:
             finding = report.findings[name]
+            slips = report.slips[:MAX_LOCATIONS] if name in ("slipped", "realigned") else []
             lines = filter(
-                None, (rule.what, name_locations(finding), finding.example, rule.advice and f"→ {rule.advice}")
+                None, (rule.what, name_locations(finding), finding.example, *slips, rule.advice and f"→ {rule.advice}")
             )
             label = Text.assemble((rule.level, COLOURS[rule.level]), f"\n{name}")
             table.add_row(label, f"{finding.count:,}", Text("\n".join(lines)), end_section=True)

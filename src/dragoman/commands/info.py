@@ -22,6 +22,7 @@ EXTRAS = (
     "starlette",
     "sentencepiece",
     "py3langid",
+    "faiss-cpu",
 )
 
 

@@ -38,7 +38,7 @@ class Options:
     out: Annotated[Path, tyro.conf.arg(metavar="MEMORY")]
     "folder of the memory"
     pairs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[CORPUS ...]")] = ()
-    "approved pairs in any format that training reads (docs/corpora.md)"
+    "approved pairs in any format that training reads (docs/corpora.md), or the memory of another model"
     training: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "remember the pairs that the run was trained on: then each word can name those that taught it"
     add: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> None:
         if options.forget:
             display.log(f"forgotten: {plural(memory.forget(numbers_of(memory, options.forget)), 'pair')}")
         memory.add(pairs)
-        memory.tidy(show)
+        memory.tidy(show, least=0 if options.forget else 1)
         if not options.list:
             display.log(describe(memory))
     if options.list:
@@ -103,13 +103,23 @@ def main(arguments: list[str]) -> None:
 
 
 def read_approved(options: Options, model_folder: Path) -> "Iterator[ApprovedPair]":
-    """Yield the pairs in the corpora of a command, or in those of a run. Raise DragomanError where there is none."""
+    """Yield the pairs in the corpora and memories of a command, or in the corpora of a run.
+
+    Raise DragomanError where there is none.
+    """
     from dragoman.data.corpus import LeftOut, drop_empty, stream_rows
     from dragoman.data.spec import parse_corpora
     from dragoman.memory import ApprovedPair
+    from dragoman.memory.memory import PAIRS, is_memory
+    from dragoman.memory.pairs import PairLog
     from dragoman.text.tags import DefaultTags
 
-    words = list(options.pairs)
+    folders = [Path(word) for word in options.pairs if is_memory(Path(word))]
+    for folder in folders:
+        log = PairLog(folder / PAIRS)
+        log.refresh()
+        yield from filter(None, log.pairs)
+    words = [word for word in options.pairs if Path(word) not in folders]
     if options.training:
         words += training_corpora(model_folder)
     date, default = f"{datetime.now():%Y-%m-%d %H:%M}", DefaultTags.load(model_folder)

@@ -31,7 +31,7 @@ class Options:
     """
 
     corpora: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS ...")]
-    "files of pairs (TSV, CSV, JSONL, Parquet, TMX, PO, XLIFF), or a source file and a target file; plain, .gz or .zst"
+    "pairs (TSV, CSV, JSONL, Parquet, TMX, PO, XLIFF, TS, XCSTRINGS), or source and target file; plain, .gz or .zst"
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
     "folder for train.tsv, dev.tsv and test.tsv"
     dev: int | None = None

@@ -15,9 +15,10 @@ REASONS: dict[Kind, str] = {
     "fuzzy": "fuzzy messages",
     "obsolete": "obsolete messages",
     "unfinished": "units whose translation is not finished",
-    "plural": "messages with three or more plural forms",
+    "plural": "messages with plural forms or branches that have no sure counterpart",
     "variant": "further translations into the same language",
     "language": "units in other languages",
+    "unmatched": "messages that only one of the two files has",
 }
 
 

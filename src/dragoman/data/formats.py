@@ -1,4 +1,4 @@
-"""Choose how the rows of a corpus are read: by `data/lines.py`, or by the module that has the name of its format."""
+"""Choose how the rows of a corpus are read: by `data/lines.py`, the module named after its format, or `documents`."""
 
 from collections.abc import Iterator
 
@@ -16,6 +16,10 @@ def read_rows(spec: CorpusSpec, on_problem: OnProblem) -> Iterator[Row]:
     file = spec.files[0]
     # Imported only here: the libraries of some formats take a while to load.
     match spec.format:
+        case ".ts" | ".xcstrings" | "keys":
+            from dragoman.documents.pairs import read_pairs
+
+            return read_pairs(spec, on_problem)
         case ".tsv":
             return read_tsv(file, on_problem)
         case ".csv":

@@ -40,7 +40,7 @@ Kind = Literal[
     # what stops training
     "utf-8", "columns", "record", "line-counts",
     # what is left out, and counted
-    "empty", "fuzzy", "obsolete", "unfinished", "plural", "variant", "language",
+    "empty", "fuzzy", "obsolete", "unfinished", "plural", "variant", "language", "unmatched",
     # what is repaired without any loss
     "byte-order-mark", "cr-line-end", "line-break",
 ]  # fmt: skip

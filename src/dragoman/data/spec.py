@@ -13,8 +13,23 @@ from dragoman.config.fields import check_texts
 from dragoman.data.lines import FOLDER, codec_of, display_path, no_such_file
 from dragoman.errors import DragomanError, UsageError
 
-OF_PAIRS = (".tsv", ".csv", ".jsonl", ".parquet", ".tmx", ".po", ".xlf", ".xliff")  # one file holds both sides
-WITH_COLUMNS = (".csv", ".jsonl", ".parquet", ".tmx")  # columns= says which texts are read
+# One file holds both sides.
+OF_PAIRS = (".tsv", ".csv", ".jsonl", ".parquet", ".tmx", ".po", ".xlf", ".xliff", ".ts", ".xcstrings")
+WITH_COLUMNS = (".csv", ".jsonl", ".parquet", ".tmx", ".xcstrings")  # columns= says which texts are read
+# Messages of programs: two files have the two sides, under the same keys.
+WITH_KEYS = (
+    ".json",
+    ".arb",
+    ".yml",
+    ".yaml",
+    ".properties",
+    ".xml",
+    ".strings",
+    ".stringsdict",
+    ".resx",
+    ".resw",
+    ".ftl",
+)
 WITH_HEADER = ("", ".tsv", ".csv")  # the first row may be the names of the columns; "": two files of plain text
 DEFAULT_COLUMNS = ("source", "target")  # of CSV, JSON lines and Parquet
 # By suffix: what to do with a file that is not text, with one that is not one corpus, and with one that is not lines.
@@ -39,13 +54,19 @@ class CorpusSpec:
     target_tag: str = ""
     "put in front of the target: what every translation begins with, such as the token of its language"
     columns: tuple[str, str] | None = None
-    "columns of CSV and Parquet, keys of JSON lines (dotted: translation.en), languages of TMX (en is also en-US)"
+    """columns of CSV and Parquet, keys of JSON lines (dotted: translation.en), languages of TMX (en is also en-US) and
+    of String Catalogs"""
     share: float | None = None
     "instead of a weight: how much of the target tokens of an epoch comes from this corpus"
 
     def __post_init__(self) -> None:
         for file in self.files:
             refuse_unreadable(file)
+        with_keys = [file for file in self.files if suffix_of(file) in WITH_KEYS]
+        if len(self.files) == 2 and len(with_keys) == 1:
+            raise UsageError(
+                f"{self.name}: {display_path(with_keys[0])} has texts under keys, but the other file has none"
+            )
         if len(self.files) == 1 and (way_out := NOT_PAIRS.get(suffix_of(self.files[0]))):
             raise UsageError(f"{self.name}: {way_out}")
         if not MIN_WEIGHT <= self.weight <= MAX_WEIGHT:
@@ -90,9 +111,9 @@ class CorpusSpec:
 
     @cached_property
     def format(self) -> str:
-        """The suffix whose format is read, '.tsv' if a single file has another; '' for two files of plain text."""
+        """The suffix whose format is read, '.tsv' for any other; of two files 'keys', or '' for plain text."""
         if len(self.files) == 2:
-            return ""
+            return "keys" if suffix_of(self.files[0]) in WITH_KEYS else ""
         suffix = suffix_of(self.files[0])
         return suffix if suffix in OF_PAIRS else ".tsv"
 

@@ -10,11 +10,11 @@ from html import escape
 from string import ascii_lowercase as LETTERS
 
 from dragoman.data.xml import NOT_XML
-from dragoman.documents.document import Document, DocumentConfig, Skipped, Span, has_letter, line_number
+from dragoman.documents.document import Document, DocumentConfig, Skipped, Span, has_letter
 from dragoman.documents.elements import Element, decode_xml, read_tree, sole_section, write_cdata
 from dragoman.documents.encoding import as_pairs, resolve_references
 from dragoman.documents.inline import Fragment, Inline, disambiguate, flow_text, split_translation
-from dragoman.documents.messages import Entry, Form, Plural, entry_passages, missing_keys
+from dragoman.documents.messages import Entry, Form, Plural, catalogue
 from dragoman.errors import plural
 
 FORM = "Android's strings.xml"
@@ -45,16 +45,15 @@ def parse_android(data: bytes, config: DocumentConfig) -> Document:
             advice = f"{root.reason}; of XML, .xlf, .resx, .stringsdict and .html are translated, too"
             root = Skipped(root.line, advice)
         return Document(original, encoding, [], [root], readable=False)
-    skipped: list[Skipped] = []
-    strings = list(entries(original, root, skipped)) if is_translated(root) else []
+    reasons: list[tuple[int, str]] = []
     if not is_translated(root):
-        skipped.append(Skipped(line_number(original, root.start), "marked as not for translation: left untranslated"))
-    skipped += missing_keys([entry.key for entry in strings], config)
-    return Document(original, encoding, entry_passages(original, strings, config, skipped), skipped)
+        reasons.append((root.start, "marked as not for translation: left untranslated"))
+        root.children = []
+    return catalogue(original, encoding, entries(original, root, reasons), config, reasons)
 
 
-def entries(original: str, root: Element, skipped: list[Skipped]) -> Iterator[Entry | Plural]:
-    """Yield the strings; add to `skipped` those that are left alone although they may be texts."""
+def entries(original: str, root: Element, reasons: list[tuple[int, str]]) -> Iterator[Entry | Plural]:
+    """Yield the strings; add to `reasons` those that are left alone although they may be texts."""
     arrays: list[int] = []
     for element in root.children:
         if not is_translated(element):
@@ -74,7 +73,7 @@ def entries(original: str, root: Element, skipped: list[Skipped]) -> Iterator[En
                 if entry := string_entry(original, key, item):
                     made.append((item, entry))
             except ValueError as error:
-                skipped.append(Skipped(line_number(original, item.start), f"'{key}' has {error}: left untranslated"))
+                reasons.append((item.start, f"'{key}' has {error}: left untranslated"))
         if element.name == "plurals":
             if len(made) == len(items) and made:
                 yield from plural_entry(original, key, made)
@@ -82,8 +81,7 @@ def entries(original: str, root: Element, skipped: list[Skipped]) -> Iterator[En
             yield from (entry for _, entry in made)
     if arrays:
         count = plural(len(arrays), "item")
-        reason = f"{count} from here on in an <array>, which may be no texts: left untranslated"
-        skipped.append(Skipped(line_number(original, arrays[0]), reason))
+        reasons.append((arrays[0], f"{count} from here on in an <array>, which may be no texts: left untranslated"))
 
 
 def is_translated(element: Element) -> bool:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from dragoman.documents.document import Document, DocumentConfig, Skipped, Span, has_letter, line_number
 from dragoman.documents.elements import Element, decode_xml, plain_text, read_tree, text_entry
 from dragoman.documents.encoding import as_pairs, decode
-from dragoman.documents.messages import Entry, Form, Plural, entry_passages, missing_keys
+from dragoman.documents.messages import Entry, Form, Plural, catalogue
 from dragoman.text.plurals import CATEGORIES
 
 SPACE = re.compile(r"(?:\s|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n\r\u2028\u2029]*+)*+")
@@ -24,25 +24,24 @@ def parse_strings(data: bytes, config: DocumentConfig) -> Document:
     original, encoding = decode(data)
     if original.startswith(("<?xml", "<!DOCTYPE", "<plist")):
         return parse_plist(data, config)
-    skipped: list[Skipped] = []
+    reasons: list[tuple[int, str]] = []
     try:
         if data.startswith(b"bplist"):
             raise ValueError("it is compiled: plutil -convert xml1 makes it text")
         if not encoding.mark and b"\0" in data[:2]:
             raise ValueError("it is in UTF-16 without a byte order mark")
-        strings = list(string_entries(original, skipped))
+        strings = list(string_entries(original, reasons))
     except ValueError as error:
         at = error.args[1] if len(error.args) > 1 else None
         line = 0 if at is None else line_number(original, at)
         return Document(original, encoding, [], [Skipped(line, f"not .strings ({error.args[0]})")], readable=False)
-    skipped += missing_keys([entry.key for entry in strings], config)
-    return Document(original, encoding, entry_passages(original, strings, config, skipped), skipped)
+    return catalogue(original, encoding, strings, config, reasons)
 
 
-def string_entries(original: str, skipped: list[Skipped]) -> Iterator[Entry]:
+def string_entries(original: str, reasons: list[tuple[int, str]]) -> Iterator[Entry]:
     """Yield the values. Raise ValueError with a reason and an offset where the file is not .strings.
 
-    Add to `skipped` the values with escapes that Apple's programs do not read as Unicode.
+    Add to `reasons` the values with escapes that Apple's programs do not read as Unicode.
     """
 
     def after_space(at: int) -> int:
@@ -69,8 +68,7 @@ def string_entries(original: str, skipped: list[Skipped]) -> Iterator[Entry]:
                 newline = "\n" if "\n" in value[0] else "\\n"
                 yield Entry(key, text, *value.span(), partial(write_string, newline))
             else:
-                place = line_number(original, value.start())
-                skipped.append(Skipped(place, f"'{key}' has an unclear escape: left untranslated"))
+                reasons.append((value.start(), f"'{key}' has an unclear escape: left untranslated"))
             at = after_space(value.end())
         if not original.startswith(";", at):
             raise ValueError(f"a semicolon is missing after '{key[:40]}'", at)
@@ -109,13 +107,11 @@ def parse_plist(data: bytes, config: DocumentConfig) -> Document:
     root = read_tree(original, "plist", "a property list")
     if isinstance(root, Skipped):
         return Document(original, encoding, [], [root], readable=False)
-    skipped: list[Skipped] = []
-    strings = list(plist_entries(original, root, skipped))
-    skipped += missing_keys([entry.key for entry in strings], config)
-    return Document(original, encoding, entry_passages(original, strings, config, skipped), skipped)
+    reasons: list[tuple[int, str]] = []
+    return catalogue(original, encoding, plist_entries(original, root, reasons), config, reasons)
 
 
-def plist_entries(original: str, root: Element, skipped: list[Skipped]) -> Iterator[Entry | Plural]:
+def plist_entries(original: str, root: Element, reasons: list[tuple[int, str]]) -> Iterator[Entry | Plural]:
     """Yield the strings of a property list under the outermost key that each is below; see `parse_plist`."""
     todo = [("", child) for child in root.named("dict")]
     while todo:
@@ -127,8 +123,7 @@ def plist_entries(original: str, root: Element, skipped: list[Skipped]) -> Itera
             if made := plural_forms(original, key, forms):
                 yield Plural(key, made)
             elif any(has_letter(plain_text(original, value) or "") for _, _, value in forms):
-                line = line_number(original, element.start)
-                skipped.append(Skipped(line, f"'{key}' has other things between its forms: left untranslated"))
+                reasons.append((element.start, f"'{key}' has other things between its forms: left untranslated"))
             continue
         for name, _, value in members:
             entry = text_entry(original, key or name, value) if value.name == "string" else None

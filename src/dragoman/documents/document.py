@@ -2,15 +2,16 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
+from dragoman.data.lines import Kind
 from dragoman.documents.encoding import Encoding
 from dragoman.errors import UsageError, plural
 from dragoman.text import verbatim
-from dragoman.text.accelerators import Accelerator, convention, find, place_in_menus
+from dragoman.text.accelerators import Accelerator, place_in_menus
 from dragoman.text.faults import is_empty
 
 UNREADABLE = re.compile("[\0\ud800-\udfff]")  # NUL, and what stands for bytes that are not characters
@@ -56,6 +57,20 @@ class Passage:
     limit: int = 0
 
 
+class Message(NamedTuple):
+    """What a file of a program's strings says under a key: its text by plural category, 'other' where it has but one.
+
+    It begins at `start`. There are no forms where they depend on more than a number. Where the file has both languages,
+    `translations` are the forms in the other one. `state`: why these are not finished, a reason of data/corpus.py.
+    """
+
+    key: Hashable
+    start: int
+    forms: Mapping[str, str]
+    translations: Mapping[str, str] = {}
+    state: Kind | None = None
+
+
 @dataclass(frozen=True)
 class Label:
     """A span of the original that says which language the texts are in, such as the value of `lang` in a page.
@@ -90,7 +105,8 @@ class Document:
     which has no texts; the first of `skipped` says why. `left`: of a catalogue, how many messages are not translated
     because of their state, which is the key: {'translated before': 30, 'fuzzy': 2}; None for other documents. `entry`:
     what such a message is called. `refused`: what `fill` last left as it was because its format cannot hold the
-    translations. `mark`: as what it is marked if its translation is unsure; '' where nothing can be.
+    translations. `mark`: as what it is marked if its translation is unsure; '' where nothing can be. `messages`: what
+    a file of a program's strings says; none for other documents.
     """
 
     def __init__(
@@ -105,12 +121,13 @@ class Document:
         left: Mapping[str, int] | None = None,
         entry: str = "message",
         mark: str = "",
+        messages: Iterable[Message] = (),
     ):
         """Take the original, how to encode it, its passages, and among them its labels.
 
         decoded: whether it was given as characters. Then none of them stands for bytes that could not be decoded.
         """
-        self.left, self.entry, self.mark = left, entry, mark
+        self.left, self.entry, self.mark, self.messages = left, entry, mark, messages
         self.original, self.encoding, self.skipped, self.readable = original, encoding, list(skipped), readable
         self.refused: list[Skipped] = []
         self.passages: list[Passage] = []
@@ -237,19 +254,6 @@ class Document:
             position = passage.end
             index += 1 + len(inside)
         return "".join([*pieces, self.original[position : span.end]])
-
-
-def find_accelerators(passages: Iterable[Passage]) -> list[Passage]:
-    """Return the passages of a program's messages; those with an accelerator have it apart from their text."""
-    passages = list(passages)
-    marker = convention(passage.texts[0] for passage in passages if len(passage.texts) == 1)
-    found_in = ((passage, find(passage.texts[0], marker) if len(passage.texts) == 1 else None) for passage in passages)
-    return [
-        replace(passage, texts=(accelerator.text,), accelerator=accelerator)
-        if accelerator and has_letter(accelerator.text)
-        else passage
-        for passage, accelerator in found_in
-    ]
 
 
 class Change(NamedTuple):

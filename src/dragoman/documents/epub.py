@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from dragoman.config.languages import base_language
 from dragoman.documents.archive import Members, Parse, parse_archive
 from dragoman.documents.document import Document, Label, Passage
-from dragoman.documents.elements import Element, parse_tree
+from dragoman.documents.elements import ATTRIBUTE, MARKUP, Element, parse_tree
 from dragoman.documents.html import html_passages
 from dragoman.documents.office import OTHER_PARTS, paragraph_passages
 
@@ -61,6 +61,11 @@ def package_passages(original: str) -> Iterator[Passage | Label]:
         language = base_language(original[element.inner : element.inner_end].strip())
         if language:
             yield Label(element.inner, element.inner_end, partial(new_language, language))
+    for tag in MARKUP.finditer(original):
+        for attribute in ATTRIBUTE.finditer(original, *tag.span("attributes")) if tag["name"] else ():
+            if attribute[1] == "xml:lang":
+                language = base_language(attribute[2][1:-1])
+                yield Label(attribute.start(2) + 1, attribute.end(2) - 1, partial(new_language, language))
 
 
 def new_language(language: str, source: str, target: str) -> str | None:

@@ -5,6 +5,7 @@ https://projectfluent.org/fluent/guide/ describes it. A pattern is `Hello, { $na
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from dragoman.documents.document import (
     Content,
     Document,
     DocumentConfig,
+    Message,
     Passage,
     Skipped,
     Span,
@@ -174,7 +176,27 @@ def parse_fluent(data: bytes, config: DocumentConfig) -> Document:
         terms = f"{plural(len(names), 'term')} from here on with names, such as -{names[0].id.name}"
         reasons.append((names[0].id.span.start, f"{terms}: left as they are"))
     skipped = [*skipped_lines(original, sorted(reasons))]
-    return Document(original, encoding, passages, skipped, readable=bool(messages or not junk))
+    texts = fluent_messages(original, messages)
+    return Document(original, encoding, passages, skipped, readable=bool(messages or not junk), messages=texts)
+
+
+def fluent_messages(original: str, entries: Sequence[Any]) -> Iterator[Message]:
+    """Yield what the patterns of messages and terms say."""
+    for entry in entries:
+        for name, value in patterns(entry):
+            forms: dict[str, str] = {}
+            with suppress(ValueError):
+                if not isinstance(tree := hoist(Pattern(original).message(value)), Choice):
+                    forms = {"other": "".join(part if isinstance(part, str) else part.sign for part in tree)}
+            yield Message(name, value.span.start, forms)
+
+
+def patterns(entry: Any) -> list[tuple[str, Any]]:
+    """Return the patterns of a message or term under their names; the attributes of a term are grammar."""
+    texts = [] if is_name(entry) or not entry.value else [(entry.id.name, entry.value)]
+    attributes = entry.attributes if type(entry).__name__ == "Message" else []
+    texts += [(f"{entry.id.name}.{each.id.name}", each.value) for each in attributes if each.id.name not in KEYS]
+    return texts
 
 
 def is_name(entry: Any) -> bool:
@@ -185,16 +207,9 @@ def is_name(entry: Any) -> bool:
 def message_passages(
     original: str, entry: Any, config: DocumentConfig, reasons: list[tuple[int, str]]
 ) -> Iterator[Passage]:
-    """Yield the passages of a message or term: of its value, and of its attributes, which of a term are grammar."""
-    texts = [] if is_name(entry) or not entry.value else [(entry.id.name, entry.value)]
-    if type(entry).__name__ == "Message":
-        texts += [
-            (f"{entry.id.name}.{attribute.id.name}", attribute.value)
-            for attribute in entry.attributes
-            if attribute.id.name not in KEYS
-        ]
+    """Yield the passages of a message or term; see `patterns`."""
     keys = [attribute for attribute in entry.attributes if attribute.id.name == "accesskey"]
-    for name, value in texts:
+    for name, value in patterns(entry):
         pattern = Pattern(original)
         try:
             tree = hoist(pattern.message(value))

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from dragoman.documents.document import DocumentConfig, Passage, Skipped, line_number
+from dragoman.documents.document import DocumentConfig, Passage, Skipped, skipped_lines
 from dragoman.documents.messages import Entry, Plural, entry_passages
 from dragoman.documents.yaml import Reader
 
@@ -37,21 +37,23 @@ def field_passages(original: str, end: int, config: DocumentConfig, skipped: lis
         return []
     start, end = front.end(), original.rindex("\n", 0, end) + 1  # of the last line before the closing marks
     entries: list[Entry | Plural] = []
+    reasons: list[tuple[int, str]] = []
     if front[1] == "+++":
-        entries += toml_entries(original, start, end, skipped)
+        entries += toml_entries(original, start, end, reasons)
     else:
-        reader = Reader(" " * (start - 1) + "\n" + original[start:end], skipped)
+        reader = Reader(" " * (start - 1) + "\n" + original[start:end], reasons)
         try:
             entries += reader.entries()
         except ValueError as error:
             skipped.append(Skipped(reader.line, f"the front matter is not YAML ({error}): left untranslated"))
+    skipped += skipped_lines(original, reasons)
     known = {entry.key for entry in entries}
     skipped += [Skipped(0, f"no text under the key '{key}'") for key in config.keys if key not in known]
     return entry_passages(original, entries, config, skipped)
 
 
-def toml_entries(original: str, start: int, end: int, skipped: list[Skipped]) -> Iterator[Entry]:
-    """Yield the strings of TOML on one line that stand at its top; others that are chosen are added to `skipped`."""
+def toml_entries(original: str, start: int, end: int, reasons: list[tuple[int, str]]) -> Iterator[Entry]:
+    """Yield the strings of TOML on one line that stand at its top; others that are chosen are added to `reasons`."""
     for field in TOML_FIELD.finditer(original, start, end):
         name, value = field["name"].strip('"'), field["value"]
         if name == "[":
@@ -63,5 +65,4 @@ def toml_entries(original: str, start: int, end: int, skipped: list[Skipped]) ->
                 text = ""
             yield Entry(name, text, *field.span("value"), json.dumps)
         elif re.match("\"\"\"|'''", value):
-            line = line_number(original, field.start())
-            skipped.append(Skipped(line, f"'{name}' is a string of several lines: left untranslated"))
+            reasons.append((field.start(), f"'{name}' is a string of several lines: left untranslated"))

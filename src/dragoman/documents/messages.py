@@ -7,27 +7,35 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 from dragoman.documents.document import (
     Content,
+    Document,
     DocumentConfig,
+    Label,
+    Message,
     Passage,
     Skipped,
     Span,
-    find_accelerators,
+    has_letter,
     replace_lines,
     skipped_lines,
     translatable_lines,
 )
+from dragoman.documents.encoding import Encoding
 from dragoman.documents.icu import COMPLEX, MAX_SENTENCES, Argument, Choice, Sentence, hoist, parse, quote, write
 from dragoman.errors import UsageError
+from dragoman.text.accelerators import convention, find
 from dragoman.text.plurals import Numbers, as_number, numbers_of, sources_of
 
 SHOWN = 20  # keys that a message names
+COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
+LAST_LINE = re.compile(r"\A.*?(?=\r?\n[^\n]*\Z)", re.DOTALL)  # what is before it
 # What stands for the number in plural forms: of printf, of Qt, in the braces of Python, i18next, Ruby and others.
 NUMBER = re.compile(
     r"""%(?:\d{1,2}\$|\(\w{1,40}\))?[-+0',]{0,3}(?:[hlqjzt]{0,2}[diu]|[s@]) | %L?[1n](?!\w)
@@ -38,13 +46,17 @@ NUMBER = re.compile(
 
 @dataclass(frozen=True)
 class Entry:
-    """A string of a file: its key, its text without escapes, where it is written, and how a text is written there."""
+    """A string of a file: its key, its text without escapes, where it is written, and how a text is written there.
+
+    `place`: a number for the keys that this key is below.
+    """
 
     key: str
     text: str
     start: int
     end: int
     write: Callable[[str], str]
+    place: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,16 @@ class Plural:
     forms: tuple[Form, ...]
     kind: str = "plural"
     between: str = "\n"
+
+    @property
+    def start(self) -> int:
+        """Where its first form begins."""
+        return self.forms[0].start
+
+    @property
+    def place(self) -> int:
+        """That of its strings; see `Entry`."""
+        return self.forms[0].entry.place
 
 
 @dataclass(frozen=True)
@@ -262,6 +284,45 @@ def describe_keys(key: str, known: Sequence[str]) -> str:
     return f"{hint}texts are under {', '.join(known[:SHOWN])}{', ...' if len(known) > SHOWN else ''}"
 
 
+def catalogue(
+    original: str,
+    encoding: Encoding,
+    entries: Iterable[Entry | Plural],
+    config: DocumentConfig,
+    reasons: list[tuple[int, str]],
+    labels: Iterable[Label] = (),
+    icu: bool = False,
+) -> Document:
+    """Return the document of a program's strings; see `entry_passages`. Raise UsageError where no key is wanted.
+
+    reasons: why texts at these offsets are left alone, to which `entries` may add.
+    """
+    entries = list(entries)
+    skipped = [*skipped_lines(original, sorted(reasons)), *missing_keys([entry.key for entry in entries], config)]
+    passages = entry_passages(original, entries, config, skipped, icu)
+    messages = entry_messages(original, entries, icu)
+    return Document(original, encoding, [*passages, *labels], skipped, messages=messages)
+
+
+def entry_messages(original: str, entries: Sequence[Entry | Plural], icu: bool) -> Iterator[Message]:
+    """Yield what entries say. A message with branches, or one that is not valid, has no forms."""
+    icu = icu or in_message_format(entries)
+    for entry in entries:
+        forms: dict[str, str] = {}
+        if isinstance(entry, Plural):
+            forms = {original[slice(*form.category)]: form.entry.text for form in entry.forms}
+        else:
+            with suppress(ValueError):
+                tree = phrase_of(entry.text, DocumentConfig(), icu).tree
+                forms = {"other": tree.texts[-1]} if isinstance(tree, Wording) else {}
+        yield Message((entry.key, entry.place), entry.start, forms)
+
+
+def in_message_format(entries: Iterable[Entry | Plural]) -> bool:
+    """Return whether one of the texts can be nothing else than ICU MessageFormat."""
+    return any(isinstance(entry, Entry) and COMPLEX.search(entry.text) for entry in entries)
+
+
 def entry_passages(
     original: str, entries: Iterable[Entry | Plural], config: DocumentConfig, skipped: list[Skipped], icu: bool = False
 ) -> list[Passage]:
@@ -270,7 +331,7 @@ def entry_passages(
     icu: whether all texts are in ICU MessageFormat; else they are if one of them can be nothing else.
     """
     entries = [entry for entry in entries if not config.keys or entry.key in config.keys]
-    icu = icu or any(isinstance(entry, Entry) and COMPLEX.search(entry.text) for entry in entries)
+    icu = icu or in_message_format(entries)
     passages: list[Passage] = []
     reasons: list[tuple[int, str]] = []
     for entry in entries:
@@ -280,10 +341,22 @@ def entry_passages(
             elif (phrase := phrase_of(entry.text, config, icu)).texts:
                 passages.append(Passage(entry.start, entry.end, phrase.texts, partial(render_entry, entry, phrase)))
         except ValueError as error:
-            start = entry.start if isinstance(entry, Entry) else entry.forms[0].start
-            reasons.append((start, f"'{entry.key}' is no message in ICU MessageFormat: {error}"))
+            reasons.append((entry.start, f"'{entry.key}' is no message in ICU MessageFormat: {error}"))
     skipped += skipped_lines(original, sorted(reasons))
     return find_accelerators(passages)
+
+
+def find_accelerators(passages: Iterable[Passage]) -> list[Passage]:
+    """Return the passages of a program's messages; those with an accelerator have it apart from their text."""
+    passages = list(passages)
+    marker = convention(passage.texts[0] for passage in passages if len(passage.texts) == 1)
+    found_in = ((passage, find(passage.texts[0], marker) if len(passage.texts) == 1 else None) for passage in passages)
+    return [
+        replace(passage, texts=(accelerator.text,), accelerator=accelerator)
+        if accelerator and has_letter(accelerator.text)
+        else passage
+        for passage, accelerator in found_in
+    ]
 
 
 def render_entry(entry: Entry, phrase: Phrase, translations: Sequence[str]) -> Content:
@@ -322,13 +395,21 @@ def with_signs(text: str) -> Sentence:
 def render_plural(
     original: str, plural: Plural, forms: Mapping[str, Form], phrase: Phrase, translations: Sequence[str]
 ) -> Content:
-    """Yield the plural forms of the translation; forms: which form of the source each category is written as."""
-    between = original[plural.forms[-2].end : plural.forms[-1].start] if len(plural.forms) > 1 else plural.between
+    """Yield the plural forms of the translation; forms: which form of the source each category is written as.
+
+    What is before a form, such as a comment, stays there; forms that are new have no comments.
+    """
+    before = {after: original[form.end : after.start] for form, after in pairwise(plural.forms)}
+    between = [plural.between, *before.values()][-1]
+    if between.strip(", \t\r\n"):
+        between = LAST_LINE.sub("", between)
     translated = phrase.translated(translations)
     assert isinstance(translated, Choice)
-    for number, (form, text) in enumerate(zip(forms.values(), translated.branches.values(), strict=True)):
+    for number, ((name, form), text) in enumerate(zip(forms.items(), translated.branches.values(), strict=True)):
+        is_new = original[slice(*form.category)] != name
         if number:
-            yield between
-        yield original[form.start : form.category.start] + [*forms][number]
+            yield between if is_new else before.get(form, between)
+        head = original[form.start : form.category.start]
+        yield (COMMENT.sub("", head) if is_new else head) + name
         yield original[form.category.end : form.entry.start] + form.entry.write(text)
         yield original[form.entry.end : form.end]

@@ -19,6 +19,7 @@ from dragoman.documents.encoding import resolve_references
 from dragoman.documents.inline import Fragment, Inline, arrange, as_one_line, core_words, flow_text, trim
 
 STYLED = "g"  # what a pair is called that is around words with other properties, as in XLIFF
+INSERTED = (STYLED, "ins", "moveTo")  # pairs that say of words how they look, or that somebody inserted them
 NOWHERE = Span(0, 0)
 MAX_NAMESPACES = 500  # that are declared around an element
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -372,7 +373,7 @@ def written(fragments: Sequence[Fragment | Span], usual: Span | None, prefix: st
     usual: the properties of runs outside pairs; prefix: of the names of runs, None where words are in none.
     """
     around = [usual]
-    for fragment in fragments:
+    for fragment in without_empty(fragments):
         if isinstance(fragment, Markup):
             for piece in fragment.pieces:
                 if prefix is None or not piece.in_run:
@@ -385,6 +386,18 @@ def written(fragments: Sequence[Fragment | Span], usual: Span | None, prefix: st
                 around.pop()
         elif isinstance(fragment, str | Span) and (words := new_words(fragment)):
             yield from [words] if prefix is None else run(prefix, around[-1], words, is_text=True)
+
+
+def without_empty(fragments: Sequence[Fragment | Span]) -> list[Fragment | Span]:
+    """Return a paragraph without insertions of which no word is left."""
+    kept: list[Fragment | Span] = []
+    for fragment in fragments:
+        before = kept[-1] if kept else ""
+        if isinstance(fragment, Markup) and isinstance(before, Markup) and fragment.closes == before.opens in INSERTED:
+            kept.pop()
+        elif fragment:
+            kept.append(fragment)
+    return kept
 
 
 def new_words(words: str | Span) -> str | Span | None:

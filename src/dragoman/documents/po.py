@@ -17,13 +17,11 @@ from dragoman.documents.document import (
     Passage,
     Skipped,
     Span,
-    find_accelerators,
     skipped_lines,
 )
 from dragoman.documents.encoding import decode
 from dragoman.documents.icu import COMPLEX, Choice, write
-from dragoman.documents.messages import Phrase, phrase_of, with_signs, worded
-from dragoman.errors import plural
+from dragoman.documents.messages import Phrase, find_accelerators, phrase_of, with_signs, worded
 from dragoman.text.plurals import Numbers, numbers_by_category
 
 LINE = re.compile(
@@ -48,7 +46,6 @@ class Message:
     stale: bool = False  # whether it is a guess of msgmerge: the message has changed since it was translated
     is_icu: bool = False  # by its flag
     mark: tuple[int, str] | None = None  # where a mark is inserted that makes it fuzzy, and the mark
-    unreadable: bool = False
 
     def add(self, key: str, span: Span, string: str) -> None:
         """Append what is inside `string`, a quoted string at `span`, to the string of a keyword."""
@@ -62,6 +59,12 @@ class Message:
         return {key: "".join(lines) for key, lines in self.lines.items()}
 
     @property
+    def choice(self) -> Choice:
+        """Return a message with a plural as a choice by its number; to be called when the entry has all its lines."""
+        sources = {"one": self.strings["msgid"], "other": self.strings["msgid_plural"]}
+        return Choice("n", "plural", {name: with_signs(polib.unescape(text)) for name, text in sources.items()})
+
+    @property
     def complete(self) -> bool:
         """Return whether the entry has a translation, though it may be empty."""
         return any(key.startswith("msgstr") for key in self.lines)
@@ -73,45 +76,46 @@ class Message:
 
 
 def parse_po(data: bytes, config: DocumentConfig) -> Document:
-    """Return the document whose texts are the untranslated messages. Its `skipped` says which lines are not PO."""
+    """Return the document whose texts are the untranslated messages; none where a line is not PO, as `skipped` says."""
     declared = CHARSET.search(data)
     original, encoding = decode(data, declared[1].decode("ascii", "replace") if declared else "")
     passages: list[Passage] = []
-    bad_lines: list[int] = []
     reasons: list[tuple[int, str]] = []
-    by_form = numbers_of_forms("")
+    by_form = numbers_by_form("")
     left = Counter({"translated before": 0, "fuzzy": 0})
-    message = None
-    for message in messages(original, bad_lines):
+    try:
+        entries = [*messages(original)]
+    except BadLine as error:
+        damage = Skipped(error.args[0], "not PO (no line of a message, or not in its place)")
+        return Document(original, encoding, [], [damage], readable=False)
+    if not entries:
+        return Document(original, encoding, [], [Skipped(0, "not PO (there is no message in it)")], readable=False)
+    for message in entries:
         header = message.strings.get("msgstr", "")
         if not message.strings.get("msgid"):
-            by_form = numbers_of_forms(polib.unescape(header)) if header else by_form
+            by_form = numbers_by_form(polib.unescape(header)) if header else by_form
         elif message.fuzzy and not (message.stale or config.all):
             left["fuzzy"] += 1
         elif message.translated and not (message.stale or config.all):
             left["translated before"] += 1
-        elif not message.unreadable:
+        else:
             try:
                 passages.extend(missing_translations(original, message, by_form, config))
             except ValueError as error:
                 reason = f"no message in ICU MessageFormat: {error}; left untranslated"
                 reasons.append((message.spans["msgid"].start, reason))
     skipped = [*skipped_lines(original, reasons)]
-    if not message:
-        skipped.append(Skipped(bad_lines[0] if bad_lines else 0, "not PO (there is no message in it)"))
-    elif bad_lines:
-        lines = plural(len(bad_lines), "line")
-        reason = f"not PO: {lines}, the first here; the messages that they are in are left untranslated"
-        skipped.append(Skipped(bad_lines[0], reason))
-    return Document(
-        original, encoding, find_accelerators(passages), skipped, readable=message is not None, left=left, mark="fuzzy"
-    )
+    return Document(original, encoding, find_accelerators(passages), skipped, left=left, mark="fuzzy")
 
 
-def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
-    """Yield the messages that are not obsolete; add the numbers of unreadable lines to `bad_lines`."""
+class BadLine(Exception):
+    """A line is not PO; the argument is its number."""
+
+
+def messages(original: str) -> Iterator[Message]:
+    """Yield the messages that are not obsolete. Raise BadLine."""
     message = Message()
-    key, offset, after_blank = "", 0, False
+    key, offset = "", 0
     for number, line in enumerate(original.split("\n"), start=1):
         match = LINE.fullmatch(line)
         comment = match["comment"] if match else None
@@ -122,19 +126,12 @@ def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
             message, key = Message(), ""
         if match and not message.lines:
             message.mark = fuzzy_mark(match, offset, message.mark)
-        if not match or (comment is None and match["key"] in message.lines):
-            if not match and after_blank and message.complete:  # of another entry, then
-                yield message
-                message, key = Message(), ""
-            bad_lines.append(number)
-            message.unreadable = True
-        elif comment is None:
+        if not match or (comment is None and (match["key"] in message.lines or not (match["key"] or key))):
+            raise BadLine(number)
+        if comment is None:
             key = match["key"] or key
-            if key:
-                start, end = match.span("string")
-                message.add(key, Span(offset + start, offset + end), match["string"])
-            else:
-                bad_lines.append(number)
+            start, end = match.span("string")
+            message.add(key, Span(offset + start, offset + end), match["string"])
         elif comment.startswith("#."):
             message.limit = int(limit[1]) if (limit := LIMIT.search(comment)) else message.limit
         elif comment.startswith("#|"):
@@ -143,9 +140,6 @@ def messages(original: str, bad_lines: list[int]) -> Iterator[Message]:
             flags = re.split(r"[,\s]+", comment)
             message.fuzzy = message.fuzzy or "fuzzy" in flags
             message.is_icu = message.is_icu or "icu-message-format" in flags
-        after_blank = comment is not None and not comment.strip()
-        if after_blank and not message.lines:  # what was unreadable was no part of the entry that begins now
-            message.unreadable = False
         offset += len(line) + 1
     if message.complete:
         yield message
@@ -165,7 +159,7 @@ def fuzzy_mark(line: re.Match[str], offset: int, before: tuple[int, str] | None)
     return before
 
 
-def numbers_of_forms(header: str) -> Numbers:
+def numbers_by_form(header: str) -> Numbers:
     """Return the plural forms by the formula in the header, '0' and so on, with numbers of each; none without one."""
     formula = PLURAL.search(header)
     try:
@@ -187,17 +181,15 @@ def missing_translations(
     keys = [key for key in message.strings if key.startswith("msgstr")]
     anew = message.stale or config.all
     empty = sorted((key for key in keys if anew or not message.strings[key]), key=lambda key: message.spans[key])
-    singular = polib.unescape(message.strings["msgid"])
     is_plural = "msgid_plural" in message.strings
     if is_plural:
-        sources = {"one": singular, "other": polib.unescape(message.strings["msgid_plural"])}
         forms = [key[len("msgstr[") : -1] or "0" for key in empty]
         if by_form and len(empty) == len(keys):  # xgettext writes two forms, whatever the language
             forms = sorted(by_form, key=int)
         numbers = {form: by_form.get(form) or ([1] if form == "0" and len(keys) > 1 else [2]) for form in forms}
-        branches = {name: with_signs(text) for name, text in sources.items()}
-        phrase = Phrase(worded(Choice("n", "plural", branches), config, by_category=numbers), str)
+        phrase = Phrase(worded(message.choice, config, by_category=numbers), str)
     else:
+        singular = polib.unescape(message.strings["msgid"])
         phrase = phrase_of(singular, config, message.is_icu or bool(COMPLEX.search(singular)))
     if not phrase.texts:
         return

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dragoman.documents.document import SURROGATES, Document, DocumentConfig, Skipped, line_number
 from dragoman.documents.encoding import as_pairs, decode
 from dragoman.documents.icu import COMPLEX
-from dragoman.documents.messages import Entry, entry_passages, missing_keys
+from dragoman.documents.messages import Entry, catalogue
 from dragoman.errors import plural
 
 END = r"\r\n|\r|\n|\Z"
@@ -45,7 +45,7 @@ def parse_properties(data: bytes, config: DocumentConfig) -> Document:
     original, encoding = decode(data)
     if SURROGATES.search(original) and not encoding.mark:
         original, encoding = decode(data, "latin-1")
-    skipped: list[Skipped] = []
+    reasons: list[tuple[int, str]] = []
     values: list[Value] = []
     for line in LINE.finditer(original):
         if line["key"] or line["value"]:
@@ -54,14 +54,12 @@ def parse_properties(data: bytes, config: DocumentConfig) -> Document:
                 damage = Skipped(place, "not .properties (a \\u without four digits)")
                 return Document(original, encoding, [], [damage], readable=False)
             values.append(Value(unescape(line["key"]), unescape(line["value"]), *line.span("value")))
-    skipped += missing_keys([value.key for value in values], config)
     limit = 0x80 if original.isascii() else 0x100 if encoding.name == "latin-1" else 0x110000
-    passages = [*entry_passages(original, entries(original, values, limit, skipped), config, skipped)]
-    return Document(original, encoding, passages, skipped)
+    return catalogue(original, encoding, entries(original, values, limit, reasons), config, reasons)
 
 
-def entries(original: str, values: list[Value], limit: int, skipped: list[Skipped]) -> Iterator[Entry]:
-    """Yield the values as entries, and add to `skipped` those that are left alone.
+def entries(original: str, values: list[Value], limit: int, reasons: list[tuple[int, str]]) -> Iterator[Entry]:
+    """Yield the values as entries, and add to `reasons` those that are left alone.
 
     An apostrophe is written twice where Java's MessageFormat reads the value: in those with arguments, {0}, if the file
     does it anywhere, or has no single one in them. limit: the first character that is written as an escape.
@@ -84,12 +82,10 @@ def entries(original: str, values: list[Value], limit: int, skipped: list[Skippe
             write = partial(write_value, newline, limit, is_format)
             text = value.text.replace("''", "'") if is_format else value.text
             yield Entry(value.key, text, value.start, value.end, write)
-    for places, reason in ((choices, "choice formats"), (quoting, "quotes of MessageFormat")):
+    for places, what in ((choices, "choice formats"), (quoting, "quotes of MessageFormat")):
         if places:
             count = plural(len(places), "value")
-            skipped.append(
-                Skipped(line_number(original, places[0]), f"{count} from here on with {reason}: left untranslated")
-            )
+            reasons.append((places[0], f"{count} from here on with {what}: left untranslated"))
 
 
 def unescape(text: str) -> str:

@@ -5,32 +5,36 @@ https://doc.qt.io/qt-6/linguist-ts-file-format.html describes them.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from html import escape
 
+from dragoman.config.languages import base_language
+from dragoman.data.lines import Kind
 from dragoman.data.xml import NOT_XML
 from dragoman.documents.document import (
     Content,
     Document,
     DocumentConfig,
     Label,
+    Message,
     Passage,
     Skipped,
-    find_accelerators,
     line_number,
     skipped_lines,
 )
 from dragoman.documents.elements import ATTRIBUTE, CDATA, Element, decode_xml, read_tree, with_attributes
 from dragoman.documents.encoding import resolve_references
 from dragoman.documents.icu import Argument, Choice, Sentence
-from dragoman.documents.messages import Phrase, worded
-from dragoman.text.plurals import MILLION, numbers_of
+from dragoman.documents.messages import Phrase, find_accelerators, worded
+from dragoman.text.plurals import whole_numbers
 
 MAX_INDENT = 1000
 MAX_FORMS = 6  # of a number, of which no language has more
 PACKET = 188  # bytes of MPEG, each packet of which begins with G
+BYTE = re.compile(r'<x id="(x?)([0-9A-Fa-f]{1,6})"/>')
 COUNT = re.compile(r"(%L?n)(?![A-Za-z])")
 ENDING = re.compile(r"(?<=[a-z])\((e?s)\)")  # "file(s)"
 WITHOUT_FORMS = {"bi", "bo", "dz", "fa", "fj", "gn", "hu", "id", "ja", "jv", "ko", "ms", "my", "na", "om", "su", "th",
@@ -55,7 +59,11 @@ def parse_ts(data: bytes, config: DocumentConfig) -> Document:
         return Document(original, encoding, [], [root], readable=False)
     language = root.attributes.get("language", "")
     skipped: list[Skipped] = []
-    if language and config.target and base(language) not in (base(config.target), base(config.source)):
+    if (
+        language
+        and config.target
+        and base_language(language) not in (base_language(config.target), base_language(config.source))
+    ):
         reason = f"the file is for translations into '{language}', which remains in it, not '{config.target}'"
         skipped.append(Skipped(line_number(original, root.start), reason))
     left = Counter({"translated before": 0, "unfinished": 0})
@@ -68,12 +76,8 @@ def parse_ts(data: bytes, config: DocumentConfig) -> Document:
             reasons.append((message.start, f"{error}: left untranslated"))
     skipped += skipped_lines(original, reasons)
     texts: list[Passage | Label] = [language_label(original, root), *find_accelerators(passages)]
-    return Document(original, encoding, texts, skipped, left=left, mark="unfinished")
-
-
-def base(language: str) -> str:
-    """Return a code without its country: 'pt' for 'pt_BR'."""
-    return re.split("[-_]", language)[0].lower()
+    pairs = translated_messages(original, root)
+    return Document(original, encoding, texts, skipped, left=left, mark="unfinished", messages=pairs)
 
 
 def language_label(original: str, root: Element) -> Label:
@@ -84,10 +88,52 @@ def language_label(original: str, root: Element) -> Label:
     def written(source: str, target: str) -> str | None:
         value = present[2][1:-1] if present else ""
         code = f'"{target.replace("-", "_")}"'
-        return None if value and base(value) != base(source) else code if present else f" language={code}"
+        return (
+            None
+            if value and base_language(value) != base_language(source)
+            else code
+            if present
+            else f" language={code}"
+        )
 
     start, end = present.span(2) if present else (len("<TS"), len("<TS"))
     return Label(root.start + start, root.start + end, written)
+
+
+def translated_messages(original: str, root: Element) -> Iterator[Message]:
+    """Yield what messages and their translations say; neither has forms where a message is not understood."""
+    language = root.attributes.get("language", "")
+    for message in messages(root):
+        source, translation = message.child("source"), message.child("translation")
+        if source is None or translation is None:
+            continue
+        forms: dict[str, str] = {}
+        translations: dict[str, str] = {}
+        kind = translation.attributes.get("type")
+        with suppress(ValueError):
+            texts = [as_text(words_of(original, child)) for child in translation.named("numerusform")]
+            branches: Mapping[str, Sentence] = {"other": words_of(original, source)}
+            if message.attributes.get("numerus") == "yes":
+                branches = number_branches(branches["other"])
+                names = names_of_forms(language, len(texts)) if language or len(texts) == 1 else []
+            else:
+                texts, names = [as_text(words_of(original, translation))], ["other"]
+            translations = dict(zip(names, texts, strict=False))
+            forms = {name: as_text(branch) for name, branch in branches.items()}
+        is_draft = kind == "unfinished" and any(map(str.strip, translations.values()))
+        state: Kind | None = "obsolete" if kind in ("obsolete", "vanished") else "unfinished" if is_draft else None
+        yield Message("", message.start, forms, translations, state)
+
+
+def as_text(sentence: Sentence) -> str:
+    """Return a sentence with the characters that <byte/> stands for."""
+    return "".join(part if isinstance(part, str) else byte(part.shown) or part.original for part in sentence)
+
+
+def byte(shown: str) -> str:
+    """Return the character that an argument shown as <x id="x1b"/> stands for, '' for none."""
+    match = BYTE.fullmatch(shown)
+    return chr(int(match[2], 16 if match[1] else 10) % 0x110000) if match else ""
 
 
 def messages(root: Element) -> Iterator[Element]:
@@ -192,22 +238,23 @@ def number_branches(sentence: Sentence) -> dict[str, Sentence]:
 
 def is_known(language: str, config: DocumentConfig) -> bool:
     """Return whether the forms that a file has are those of the target: Qt's tools have made them for its language."""
-    return not config.target or base(language) == base(config.target)
+    return not config.target or base_language(language) == base_language(config.target)
 
 
 def numbers_of_forms(language: str, count: int) -> list[Sequence[float]]:
     """Return numbers that each plural form is used for in a language; count: how many forms there are, if known."""
-    by_category = {
-        category: whole
-        for category, numbers in numbers_of(language).items()
-        if (whole := [number for number in numbers if number != MILLION and number == int(number)])
-    }
+    by_category = whole_numbers(language)
     last = by_category.get("other", [*by_category.values()][-1])
-    names = FORMS[base(language)].split() if base(language) in FORMS else [*by_category]
-    forms: list[Sequence[float]] = [by_category.get(name, last) for name in names]
-    if base(language) in WITHOUT_FORMS or count == 1:
-        forms = [last]
-    return (forms + [last] * count)[:count] if count else forms
+    return [by_category.get(name, last) for name in names_of_forms(language, count)]
+
+
+def names_of_forms(language: str, count: int) -> list[str]:
+    """Return the plural category of each form in a language; see `numbers_of_forms`."""
+    language = base_language(language)
+    names = FORMS[language].split() if language in FORMS else [*whole_numbers(language)]
+    if language in WITHOUT_FORMS or count == 1:
+        names = ["other"]
+    return (names + ["other"] * count)[:count] if count else names
 
 
 def without_type(tag: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from dragoman.documents.document import Document, DocumentConfig, Skipped
 from dragoman.documents.elements import Element, decode_xml, read_tree, text_entry
-from dragoman.documents.messages import Entry, entry_passages, missing_keys
+from dragoman.documents.messages import Entry, catalogue
 
 DESIGNED = re.compile(r"(?:>>)?\$?\w+(?:\.\w+)+")  # a name that the designer of WinForms gives: a control's property
 SHOWN = re.compile(  # such properties that users see
@@ -19,9 +19,7 @@ def parse_resx(data: bytes, config: DocumentConfig) -> Document:
     root = read_tree(original, "root", ".resx")
     if isinstance(root, Skipped):
         return Document(original, encoding, [], [root], readable=False)
-    strings = list(entries(original, root))
-    skipped = missing_keys([entry.key for entry in strings], config)
-    return Document(original, encoding, entry_passages(original, strings, config, skipped), skipped)
+    return catalogue(original, encoding, entries(original, root), config, [])
 
 
 def entries(original: str, root: Element) -> Iterator[Entry]:

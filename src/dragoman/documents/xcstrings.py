@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from dragoman.documents.document import Content, Document, DocumentConfig, Passage, Skipped, Span
+from dragoman.data.lines import Kind
+from dragoman.documents.document import Content, Document, DocumentConfig, Message, Passage, Skipped, Span
 from dragoman.documents.encoding import decode
 from dragoman.documents.json import ATOM, STRING, after_space, read_key, write_string
 from dragoman.documents.messages import Entry, Form, Plural, entry_passages, missing_keys
@@ -63,7 +64,9 @@ def parse_xcstrings(data: bytes, config: DocumentConfig) -> Document:
     if not target or as_code(target) == as_code(source):
         reason = f"it has texts in '{source}' and translations in {', '.join(sorted(languages)) or 'no language'}"
         reason = f"{reason}: left as it is, since nothing says which language to fill in"
-        return Document(original, encoding, [], [Skipped(0, reason)], left={}, entry="string")
+        is_swapped = bool(target) and as_code(config.source) not in ("", as_code(source))
+        pairs = translated_messages(original, strings, (config.source, source), source) if is_swapped else ()
+        return Document(original, encoding, [], [Skipped(0, reason)], left={}, entry="string", messages=pairs)
     skipped = missing_keys(strings.members, config)
     left = Counter({"translated before": 0, "partly translated": 0, "to be reviewed": 0, "stale": 0})
     passages: list[Passage] = []
@@ -77,9 +80,42 @@ def parse_xcstrings(data: bytes, config: DocumentConfig) -> Document:
         state = state_of(node, before)
         if state:
             left[state] += 1
-        elif not (flag := node.at("shouldTranslate")) or original[flag.start : flag.end] != "false":
+        elif not is_fixed(original, node):
             passages += missing_localization(original, key, node, layout, settings, skipped)
-    return Document(original, encoding, passages, skipped, left=left, entry="string", mark="for review")
+    pairs = translated_messages(original, strings, (config.source or source, target), source)
+    return Document(original, encoding, passages, skipped, left=left, entry="string", mark="for review", messages=pairs)
+
+
+def translated_messages(original: str, strings: Node, languages: tuple[str, str], source: str) -> Iterator[Message]:
+    """Yield what the strings say in two languages; source: the one in which a key without a text is its text."""
+    for key, node in strings.members.items():
+        if is_fixed(original, node):
+            continue
+        sides = {language: node.at("localizations", language) for language in languages}
+        forms, translations = (
+            spoken_forms(side) if side else {"other": key if language == source else ""}
+            for language, side in sides.items()
+        )
+        given = [unit for language, side in sides.items() if language != source for unit in units(side)]
+        states = {unit.text_at("state") for unit in given if unit.text_at("value")}
+        is_stale, is_draft = node.text_at("extractionState") == "stale", states & {UNSURE, "new"}
+        state: Kind | None = "obsolete" if is_stale else "unfinished" if is_draft else None
+        yield Message(key, node.start, forms, translations, state)
+
+
+def spoken_forms(localization: Node) -> dict[str, str]:
+    """Return the text of a localization by plural category, none where it depends on more."""
+    if plural := localization.at("variations", "plural"):
+        return {category: form.text_at("stringUnit", "value") for category, form in plural.members.items()}
+    return (
+        {"other": localization.text_at("stringUnit", "value")} if localization.members.keys() == {"stringUnit"} else {}
+    )
+
+
+def is_fixed(original: str, string: Node) -> bool:
+    """Return whether a string is not to be translated."""
+    flag = string.at("shouldTranslate")
+    return flag is not None and original[flag.start : flag.end] == "false"
 
 
 def as_code(language: str) -> str:

@@ -17,7 +17,6 @@ from dragoman.documents.document import (
     Passage,
     Skipped,
     Span,
-    find_accelerators,
     has_letter,
     line_number,
     skipped_lines,
@@ -36,7 +35,7 @@ from dragoman.documents.inline import (
     trim,
     unpaired_tags,
 )
-from dragoman.documents.messages import phrase_of
+from dragoman.documents.messages import find_accelerators, phrase_of
 from dragoman.errors import plural
 from dragoman.text import verbatim
 

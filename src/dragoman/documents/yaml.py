@@ -4,11 +4,12 @@ PyYAML finds every scalar at its place, and makes no objects. What is written is
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from dragoman.config.languages import base_language
 from dragoman.documents.document import (
     UNREADABLE,
     Document,
@@ -17,20 +18,18 @@ from dragoman.documents.document import (
     Skipped,
     Span,
     has_letter,
-    line_number,
 )
 from dragoman.documents.encoding import decode
-from dragoman.documents.messages import Entry, Form, Plural, entry_passages, missing_keys
+from dragoman.documents.messages import Entry, Form, Plural, catalogue
+from dragoman.documents.structure import PATH_LENGTH, below, is_language, no_messages
 from dragoman.errors import UsageError, plural
 from dragoman.text import verbatim
-from dragoman.text.plurals import CATEGORIES, rule
+from dragoman.text.plurals import CATEGORIES
 
 MAX_DEPTH = 100
 MAX_INDENT = 1000
-PATH_LENGTH = 4  # of keys that say what a file is, from the list of documents
 PROPERTIES = re.compile(r"(?:[&!]\S*[ \t]+)*")  # in front of a scalar: its anchor and its tag
 STRING = "tag:yaml.org,2002:str"
-LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 SYMBOL = re.compile(r":\w+")  # of Ruby
 HEADER = re.compile(r"[|>][-+\d]*")
 # What plain words must not look like, in YAML 1.1 or 1.2: a value of another type, or marks of YAML.
@@ -46,16 +45,6 @@ ESCAPED_TO_ASCII = re.compile(rf"{ESCAPED.pattern}|[^\x00-\x7f]")
 ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t", '"': r"\"", "\\": r"\\"}
 SWITCHES = ("yes", "no", "on", "off", "y", "n")  # that YAML 1.1 reads as true and false, 1.2 as words
 OF_MESSAGE = frozenset({"id", "description", "hash", "leftdelim", "rightdelim"})  # beside what go-i18n translates
-# The keys by which a file is known to be configuration.
-CONFIGURATION = [
-    ("GitHub's workflows", "on jobs.*"), ("GitHub's actions", "runs.using"), ("Docker Compose", "services.*.image"),
-    ("Docker Compose", "services.*.build"), ("Kubernetes", "apiVersion kind"), ("OpenAPI", "openapi info.title"),
-    ("Swagger", "swagger info.title"), ("AsyncAPI", "asyncapi info.title"), ("CloudFormation", "Resources.*.Type"),
-    ("GitLab", "stages.* *.script"), ("Travis", "language script.*"), ("CircleCI", "jobs.*.steps"),
-    ("pre-commit", "repos.*.hooks"), ("MkDocs", "site_name nav.*"), ("Read the Docs", "version build.os"),
-    ("Dependabot", "updates.*.package-ecosystem"), ("Ansible", "*.hosts *.tasks"),
-    ("Conda", "channels.* dependencies.*"), ("Dart", "environment.sdk"), ("pnpm", "lockfileVersion"),
-]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -79,6 +68,7 @@ class Node:
     is_mapping: bool
     is_key: bool  # whether it is in a key
     in_flow: bool  # whether it stands in brackets
+    place: int  # a number for its whole path
     waiting: Scalar | None = None
     expects_key: bool = True
     items: list[tuple[Scalar | None, Scalar | None]] = field(default_factory=list)  # None is no scalar
@@ -103,35 +93,27 @@ def parse_yaml(data: bytes, config: DocumentConfig) -> Document:
     UsageError where none of the keys occurs, naming those that there are.
     """
     original, encoding = decode(data)
-    skipped: list[Skipped] = []
-    reader = Reader(original, skipped)
+    reasons: list[tuple[int, str]] = []
+    reader = Reader(original, reasons)
     entries: list[Entry | Plural] = []
     reason, line = "", 0
     try:
         entries += reader.entries()
     except ValueError as error:
         line, reason = reader.line, f"not YAML ({error})"
-    languages = [key for key, is_open in reader.roots.items() if is_open and is_language(key.value)]
-    if not reason and not config.keys:
-        names = (name for name, keys in CONFIGURATION if all(has_path(reader.paths, key) for key in keys.split()))
-        if name := next(names, ""):
-            reason = f"configuration ({name}), no texts: --translate-key chooses the keys to translate in any YAML"
-    if not reason and len(languages) == len(reader.roots) > 1:
-        reason = f"texts in {plural(len(languages), 'language')}: put those to translate into a file of their own"
-    if reason:
+    if reason := reason or no_messages(reader.paths, config):
         return Document(original, encoding, [], [Skipped(line, reason)], readable=False)
-    skipped += missing_keys([entry.key for entry in entries], config)
-    passages = entry_passages(original, entries, config, skipped)
+    languages = [key for key, is_open in reader.roots.items() if is_open and is_language(key.value)]
     roots = [Label(key.start, key.end, partial(write_root, key)) for key in languages if len(reader.roots) == 1]
-    return Document(original, encoding, [*passages, *roots], skipped)
+    return catalogue(original, encoding, entries, config, reasons, roots)
 
 
 class Reader:
     """Reads the entries of YAML, and notes the paths of keys, and the keys at the root, on the way."""
 
-    def __init__(self, original: str, skipped: list[Skipped]):
+    def __init__(self, original: str, reasons: list[tuple[int, str]]):
         """Take the text, and where to say what is left alone."""
-        self.original, self.skipped = original, skipped
+        self.original, self.reasons = original, reasons
         self.line = 0
         self.resolvers: Mapping[str, Any] = {}  # by its first character, what makes a plain scalar another value
         self.paths: set[tuple[str, ...]] = set()
@@ -155,7 +137,7 @@ class Reader:
 
     def entries(self) -> Iterator[Entry | Plural]:
         """Yield the entries of all mappings and lists."""
-        nodes = [Node("", (), is_mapping=False, is_key=False, in_flow=False)]
+        nodes = [Node("", (), is_mapping=False, is_key=False, in_flow=False, place=0)]
         for event in self.events(UNREADABLE.sub("\ufffd", self.original)):
             node, kind = nodes[-1], type(event).__name__
             if kind in ("MappingStartEvent", "SequenceStartEvent"):
@@ -164,7 +146,8 @@ class Reader:
                     raise ValueError(f"nested more than {MAX_DEPTH} deep")
                 is_key = node.is_key or (node.is_mapping and node.expects_key)
                 path, in_flow = self.note(node, is_open=True), node.in_flow or bool(event.flow_style)
-                nodes.append(Node(node.child_key(), path, kind == "MappingStartEvent", is_key, in_flow))
+                place = below(node.place, node.child_key(), len(nodes) == 2)
+                nodes.append(Node(node.child_key(), path, kind == "MappingStartEvent", is_key, in_flow, place))
             elif kind in ("MappingEndEvent", "SequenceEndEvent"):
                 if not node.is_key:
                     yield from self.entries_of(node)
@@ -181,7 +164,7 @@ class Reader:
         if self.switches:
             values = plural(len(self.switches), "value")
             reason = f"{values} from here on that YAML 1.1 reads as true or false, such as 'yes': left untranslated"
-            self.skipped.append(Skipped(line_number(self.original, self.switches[0]), reason))
+            self.reasons.append((self.switches[0], reason))
 
     def note(self, node: Node, is_open: bool = False) -> tuple[str, ...]:
         """Return the path of what comes next in a node, a mapping or list if it `is_open`."""
@@ -230,7 +213,7 @@ class Reader:
         left = OF_MESSAGE if "translation" in names else ()
         for name, (key, value) in zip(names, node.items, strict=True):
             if value and value.is_text and name not in left:
-                yield self.entry(value, key.value if key else node.key)
+                yield self.entry(value, key.value if key else node.key, node.place)
 
     def plural(self, node: Node, indexes: Sequence[int]) -> Plural:
         """Return the items of a mapping as the plural forms of one message."""
@@ -241,16 +224,16 @@ class Reader:
             assert value
             at = key.start + bool(key.style)
             category = Span(at, at + len(key.value))
-            forms.append(Form(key.start, value.end, category, self.entry(value, node.key)))
+            forms.append(Form(key.start, value.end, category, self.entry(value, node.key, node.place)))
         start = forms[0].start
         line = self.original.rfind("\n", max(0, start - MAX_INDENT), start) + 1
         between = ", " if node.in_flow else "\n" + re.sub(r"[^ ]", " ", self.original[line:start])
         return Plural(node.key, tuple(forms), between=between)
 
-    def entry(self, scalar: Scalar, key: str) -> Entry:
+    def entry(self, scalar: Scalar, key: str, place: int) -> Entry:
         """Return a scalar as an entry."""
         text = scalar.value if has_letter(verbatim.remove(scalar.value)[0]) else ""
-        return Entry(key, text, scalar.start, scalar.end, partial(self.write, scalar))
+        return Entry(key, text, scalar.start, scalar.end, partial(self.write, scalar), place)
 
     def write(self, scalar: Scalar, text: str) -> str:
         """Return a text as it stands in the place of a scalar. Raise ValueError where that would say another thing."""
@@ -308,22 +291,8 @@ def unfolded(text: str) -> str:
     return "\n".join(lines)
 
 
-def has_path(paths: Collection[tuple[str, ...]], wanted: str) -> bool:
-    """Return whether one of the paths begins as the wanted one, in which * is any name."""
-    names = wanted.split(".")
-    return any(
-        len(path) >= len(names) and all(name in ("*", key) for name, key in zip(names, path, strict=False))
-        for path in paths
-    )
-
-
-def is_language(key: str) -> bool:
-    """Return whether a key is the code of a language."""
-    return bool(LANGUAGE.fullmatch(key)) and rule(key) is not None
-
-
 def write_root(key: Scalar, source: str, target: str) -> str | None:
     """Return the key at the root of a catalogue, which is its language; None where it was not that of the texts."""
-    if source and re.split("[-_]", key.value)[0] != re.split("[-_]", source)[0]:
+    if source and base_language(key.value) != base_language(source):
         return None
     return flat(target.replace("-", "_") if "_" in key.value else target, key.style, False, key.in_flow)

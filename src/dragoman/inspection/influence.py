@@ -25,6 +25,7 @@ from dragoman.decoding.forced import forced_batches, score
 from dragoman.errors import DragomanError, UsageError, listed
 from dragoman.inspection.inspection import Inspection
 from dragoman.memory import ApprovedPair, Memory
+from dragoman.memory.index import FAR
 from dragoman.memory.states import read_pairs
 from dragoman.model import Model
 
@@ -110,15 +111,15 @@ def nearest_pairs(memory: Memory, source: Ids, target: Ids, places: Sequence[int
     by_pair: defaultdict[int, dict[int, float]] = defaultdict(dict)
     farthest = [0.0] * len(tokens)
     for part in recollection.parts:
-        for place, found in enumerate(zip(*part.index.search(keys, min(GATHERED, len(part.tokens))), strict=True)):
-            distances, numbers = (column[found[1] >= 0] for column in found)
-            pairs = part.pairs[numbers]
-            same = (part.tokens[numbers] == tokens[place]) & ~recollection.forgotten[pairs]
-            farthest[place] = max(farthest[place], float(distances.max(initial=0.0)))
+        found = part.nearest(keys, min(GATHERED, len(part.tokens)))
+        for place, (distances, words, pairs) in enumerate(zip(*found, strict=True)):
+            near = distances < FAR
+            same = near & (words == tokens[place]) & ~recollection.forgotten[pairs]
+            farthest[place] = max(farthest[place], float(distances[near].max(initial=0.0)))
             for number, distance in zip(pairs[same].tolist(), distances[same].tolist(), strict=True):
                 of_pair = by_pair[number]
                 of_pair[place] = min(distance, of_pair.get(place, distance))
-    near = [
+    found_pairs = [
         Near(
             number,
             float(np.mean([of_pair.get(place, far) for place, far in enumerate(farthest)])),
@@ -126,7 +127,7 @@ def nearest_pairs(memory: Memory, source: Ids, target: Ids, places: Sequence[int
         )
         for number, of_pair in by_pair.items()
     ]
-    return sorted(near, key=lambda each: (each.distance, each.number))
+    return sorted(found_pairs, key=lambda each: (each.distance, each.number))
 
 
 def agreements(memory: Memory, source: Ids, target: Ids, places: Sequence[int], near: Sequence[Near]) -> list[float]:

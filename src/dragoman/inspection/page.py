@@ -51,9 +51,7 @@ def inspection_page(inspection: Inspection, translator: Translator, untrained: M
     return render_page(
         "page",
         ("theme.css", "figures.css", "page.css"),
-        data=page_data(inspection, losses, positions)
-        | panel_data(translator, inspection, untrained)
-        | {"memory": memory},
+        data=page_data(inspection, losses, positions) | panels | {"memory": memory},
         strings=page_strings(),
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dragoman.errors import DragomanError
-from dragoman.memory.index import KEY, Index
+from dragoman.memory.index import FAR, KEY, Index
 from dragoman.memory.recall import States
 from dragoman.memory.states import Reduction, Vectors
 from dragoman.memory.weighting import NEIGHBOURS, Weighting, fit_weighting
@@ -42,10 +42,10 @@ def fit_held_out(batches: Sequence[Vectors], reduction: Reduction, states: State
     held_out = pairs % HELD_OUT == 0
     if held_out.sum() < FEWEST_FITTED:
         return None
-    distances, found = states.index.search(reduction(vectors[held_out]), SPARE * NEIGHBOURS)
-    distances = np.where(states.pairs[found] % HELD_OUT == 0, np.inf, distances)
+    distances, numbers = states.index.search(reduction(vectors[held_out]), SPARE * NEIGHBOURS)
+    distances = np.where(states.pairs[numbers] % HELD_OUT == 0, FAR, distances)
     order = np.argsort(distances, 1, kind="stable")[:, :NEIGHBOURS]
-    nearest = np.take_along_axis(states.tokens[found], order, 1)
+    nearest = np.take_along_axis(states.tokens[numbers], order, 1)
     return fit_weighting(log_p[held_out], right[held_out], nearest, np.take_along_axis(distances, order, 1))
 
 

@@ -5,7 +5,7 @@ the disk are plain arrays: a stranger's file is never read by it.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,11 @@ PROBES = 8  # cells that are searched
 STATES_OF_CELL = 256  # at most, on average
 TRAINED_ON = 64  # states for each cell
 QUERIES = 200  # for which the recall is measured
+FAR = 1e30  # the squared distance of what is not there
 KEY = np.float16  # what keys are kept in
 
 
+@cache
 def faiss() -> Any:
     """Return the library. Raise UsageError where it is not installed."""
     try:
@@ -81,17 +83,17 @@ class Index:
         if len(self.centres) == 1:
             return 1.0
         queries = self.keys[:: -(-len(self.keys) // QUERIES)].astype(np.float32)
-        _, found = self.search(queries, count)
+        _, likely = self.search(queries, count)
         self.searcher.nprobe, before = len(self.centres), self.searcher.nprobe
         _, nearest = self.search(queries, count)
         self.searcher.nprobe = before
-        return float(np.mean([len(set(some) & set(all)) / count for some, all in zip(found, nearest, strict=True)]))
+        return float(np.mean([len(set(some) & set(all)) / count for some, all in zip(likely, nearest, strict=True)]))
 
     def search(self, queries: Floats, count: int) -> tuple[Floats, Ints]:
         """Return the squared distances (R, count) of the states nearest to queries (R, r), and their numbers.
 
-        The nearest is the first; where there are not so many, distances are infinite and numbers -1.
+        The nearest is the first; where there are not so many, distances are FAR and numbers -1.
         """
         faiss().omp_set_num_threads(1)  # of this thread: searches share the cores
         distances, numbers = self.searcher.search(queries, count)
-        return np.where(numbers < 0, np.inf, distances), numbers
+        return np.minimum(distances, FAR, out=distances), numbers

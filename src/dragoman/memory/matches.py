@@ -1,5 +1,6 @@
 """Find the approved pair whose source is a text, or nearly."""
 
+import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -7,7 +8,11 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from dragoman.memory.pairs import ApprovedPair
+from dragoman.text import verbatim
 
+# What may differ where texts are compared but for it: all that stays as it is in a translation, and plain numbers.
+CHANGING = verbatim.WITH_NUMBERS | {verbatim.find_matches(r"\d+(?:[.,:]\d+)*")}
+WORD = re.compile(r"\w+")
 LEAST_ALIKE = 0.5  # of a match that is worth a word
 COMPARED = 8  # sources with the most words in common
 
@@ -26,47 +31,92 @@ def normal(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in small letters, without marks."""
+    return WORD.findall(unicodedata.normalize("NFC", text).casefold())
+
+
+def without_changing(text: str) -> str:
+    """Return a text with a mark for each number and placeholder."""
+    parts, end = [], 0
+    for each in verbatim.find(text, CHANGING):
+        parts.append(text[end : each.start])
+        end = each.end
+    return "\0".join([*parts, text[end:]])
+
+
+def swap(pair: ApprovedPair, text: str) -> str | None:
+    """Return the target of a pair with the numbers and placeholders of a text in the place of its source's.
+
+    text: the source, but for these. None where one of them is twice in the pair, or is written in another way in its
+    target: then nobody knows where it belongs.
+    """
+    before, after = ([each.text for each in verbatim.find(side, CHANGING)] for side in (normal(pair.source), text))
+    places = verbatim.find(pair.target, CHANGING)
+    if sorted(before) != sorted(each.text for each in places) or len(set(before)) < len(before):
+        return None
+    values, parts, end = dict(zip(before, after, strict=True)), list[str](), 0
+    for each in places:
+        parts += [pair.target[end : each.start], values[each.text]]
+        end = each.end
+    return "".join([*parts, pair.target[end:]])
+
+
+Key = tuple[str, str, str]  # a text, the tag in front of it, and that of its translation
+
+
 class Matches:
     """The sources of approved pairs by their text and by their words."""
 
-    def __init__(self) -> None:
-        self.by_text: dict[tuple[str, str, str], int] = {}
+    def __init__(self, pairs: Sequence[ApprovedPair | None]):
+        """Take the pairs by number, of which there may be more later; None for those that were forgotten."""
+        self.pairs, self.count = pairs, 0  # how many have been read
+        self.by_text: defaultdict[Key, list[int]] = defaultdict(list)
+        self.by_rest: defaultdict[Key, list[int]] = defaultdict(list)  # without numbers and placeholders
         self.by_word: defaultdict[str, list[int]] = defaultdict(list)
 
-    def add(self, number: int, pair: ApprovedPair) -> None:
-        """Add a pair; of several with the same source, the last one counts."""
-        source = normal(pair.source)
-        self.by_text[source, pair.tag, pair.target_tag] = number
-        for word in set(source.casefold().split()):
-            self.by_word[word].append(number)
+    def refresh(self) -> None:
+        """Take the pairs that are there since."""
+        for number in range(self.count, len(self.pairs)):
+            if pair := self.pairs[number]:
+                source = normal(pair.source)
+                self.by_text[source, pair.tag, pair.target_tag].append(number)
+                self.by_rest[without_changing(source), pair.tag, pair.target_tag].append(number)
+                for word in set(words_of(source)):
+                    self.by_word[word].append(number)
+        self.count = len(self.pairs)
 
-    def find_exact(self, text: str, tag: str = "", target_tag: str = "") -> int | None:
-        """Return the number of the pair whose source is a text; None for none. It may have been forgotten."""
-        return self.by_text.get((normal(text), tag, target_tag))
+    def exact(self, text: str, tag: str = "", target_tag: str = "") -> Match | None:
+        """Return the pair whose source is a text, the last one of several; None for none."""
+        return self._last(self.by_text.get((normal(text), tag, target_tag), []))
 
-    def find(
-        self, text: str, pairs: Sequence[ApprovedPair | None], tag: str = "", target_tag: str = ""
-    ) -> Match | None:
-        """Return the pair whose source is a text, else the one that is most like it, if it is alike enough.
+    def swapped(self, text: str, tag: str = "", target_tag: str = "") -> str | None:
+        """Return what was approved for a text with other numbers and placeholders, with those of the text.
 
-        pairs: by number; None for those that were forgotten.
+        None where there is no such pair, or nobody knows where they belong.
         """
-        number = self.find_exact(text, tag, target_tag)
-        if number is not None and (pair := pairs[number]):
-            return Match(number, pair, 1.0)
-        words = normal(text).casefold().split()
+        match = self._last(self.by_rest.get((without_changing(normal(text)), tag, target_tag), []))
+        return swap(match.pair, normal(text)) if match else None
+
+    def nearest(self, text: str, tag: str = "", target_tag: str = "") -> Match | None:
+        """Return the pair whose source is a text, else the one that is most like it, if it is alike enough."""
+        if match := self.exact(text, tag, target_tag):
+            return match
+        words = words_of(text)
         common: Counter[int] = Counter()
         for word in set(words):
             numbers = self.by_word.get(word, [])
             common.update(dict.fromkeys(numbers, 1 / (1 + len(numbers))))  # rare words say more
         best: Match | None = None
         for number, _ in common.most_common(COMPARED):
-            pair = pairs[number]
+            pair = self.pairs[number]
             if pair is None or (pair.tag, pair.target_tag) != (tag, target_tag):
                 continue
-            others = normal(pair.source).casefold().split()
-            # Below 1: marks or capitals may differ, or the same text has another tag.
-            similarity = min(SequenceMatcher(None, words, others, autojunk=False).ratio(), 0.99)
+            # Below 1: marks or capitals may differ.
+            similarity = min(SequenceMatcher(None, words, words_of(pair.source), autojunk=False).ratio(), 0.99)
             if similarity > (best.similarity if best else LEAST_ALIKE):
                 best = Match(number, pair, similarity)
         return best
+
+    def _last(self, numbers: Sequence[int]) -> Match | None:
+        return next((Match(number, pair, 1.0) for number in reversed(numbers) if (pair := self.pairs[number])), None)

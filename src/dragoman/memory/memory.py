@@ -37,7 +37,7 @@ RECORD, PAIRS, LOCK = "memory.json", "pairs.jsonl", ".lock"
 KEY_SIZE = 64  # numbers of a key, of many states
 REDUCED_FROM = 4_000  # states; for fewer, a key is the whole vector
 BLOCK = 2_048  # pairs whose vectors are in memory
-TAIL = 500  # pairs behind the states from which on these are made anew
+TAIL = 500  # pairs without states on the disk, from which on it pays to `tidy`
 
 Progress = Callable[[int, int], None]
 """Called with the number of pairs that were read, and of all."""
@@ -63,9 +63,14 @@ def create_memory(folder: Path, model_folder: Path) -> None:
     replace_file(folder / RECORD, json.dumps(record, indent=1) + "\n")
 
 
+def is_memory(folder: Path) -> bool:
+    """Return whether a folder holds a memory, of whatever model."""
+    return (folder / RECORD).is_file() and (folder / PAIRS).is_file()
+
+
 def check_record(folder: Path, model_folder: Path) -> None:
     """Raise DragomanError where a folder is no memory, or that of another model."""
-    if not (folder / RECORD).is_file() or not (folder / PAIRS).is_file():
+    if not is_memory(folder):
         raise DragomanError(f"{folder}: no memory; dragoman remember makes one")
     try:
         record = formats.unstamp(read_json(folder / RECORD), formats.MEMORY, str(folder / RECORD))
@@ -75,7 +80,7 @@ def check_record(folder: Path, model_folder: Path) -> None:
     if model != identity(model_folder):
         raise DragomanError(
             f"{folder}: the memory of another model than {model_folder}; its pairs can be used again: "
-            f"dragoman remember -m {model_folder} {folder / PAIRS} --out NEW"
+            f"dragoman remember -m {model_folder} {folder} --out NEW"
         )
 
 
@@ -92,10 +97,11 @@ class Memory:
         """
         self.folder, self.model, self.tokenizers = folder, model, tokenizers
         check_record(folder, model_folder)
-        self.log, self.matches = PairLog(folder / PAIRS), Matches()
+        self.log = PairLog(folder / PAIRS)
+        self.matches = Matches(self.log.pairs)
         self._lock = threading.RLock()
         self._base, self._tail = self._read_base(), list[Vectors]()
-        self._matched, self._read = 0, self._base.pairs  # pairs that `matches` and the states are of
+        self._read = self._base.pairs  # pairs whose states are in the base or the tail
         self._recollection: Recollection | None = None
         self.refresh()
 
@@ -129,12 +135,9 @@ class Memory:
     def refresh(self) -> None:
         """Read what was written since: by this process or others."""
         with self._lock:
-            forgotten = self.log.refresh()
-            for number in range(self._matched, len(self.log.pairs)):
-                if pair := self.log.pairs[number]:
-                    self.matches.add(number, pair)
-            if forgotten or self._matched < len(self.log.pairs):
-                self._matched, self._recollection = len(self.log.pairs), None
+            if self.log.refresh():
+                self.matches.refresh()
+                self._recollection = None
 
     def recall(self) -> Recollection:
         """Return what the memory knows now; see `decoding.mixture`."""
@@ -147,15 +150,18 @@ class Memory:
     def exact(self, text: str, tag: str = "", target_tag: str = "") -> ApprovedPair | None:
         """Return the pair whose source is a text, the last one of several; None for none."""
         self.refresh()
-        with self._lock:
-            number = self.matches.find_exact(text, tag, target_tag)
-            return None if number is None else self.log.pairs[number]
+        match = self.matches.exact(text, tag, target_tag)
+        return match.pair if match else None
+
+    def swapped(self, text: str, tag: str = "", target_tag: str = "") -> str | None:
+        """Return what was approved for a text with other numbers and placeholders; see `Matches.swapped`."""
+        self.refresh()
+        return self.matches.swapped(text, tag, target_tag)
 
     def match(self, text: str, tag: str = "", target_tag: str = "") -> Match | None:
         """Return the pair whose source is a text, else the one that is most like it, if one is alike enough."""
         self.refresh()
-        with self._lock:
-            return self.matches.find(text, self.log.pairs, tag, target_tag)
+        return self.matches.nearest(text, tag, target_tag)
 
     def origins(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[Shares]]:
         """Return for each token of each target, EOS last, the pairs that speak for it.
@@ -238,39 +244,53 @@ class Memory:
         return sorted(self.folder.glob("states-*"))
 
     def _read_base(self) -> Base:
-        folders = self._states_folders()
-        return read_base(folders[-1], self.model) if folders else Base(Reduction.whole(self.model.output.in_features))
+        while folders := self._states_folders():
+            try:
+                return read_base(folders[-1], self.model)
+            except DragomanError:
+                if folders[-1].exists():  # else another process has written new ones
+                    raise
+        return Base(Reduction.whole(self.model.output.in_features))
 
     def tidy(self, progress: Progress = lambda done, total: None, least: int = 1) -> bool:
-        """Make the states of all pairs anew, if `least` pairs or more have been added since; return whether it did.
+        """Write the states of all pairs to the disk, if `least` pairs or more have none there; return whether it did.
 
-        That gives searches one index, and the weighting more pairs to be fitted to.
+        Those of pairs that were forgotten are left out. That gives searches one index, and the weighting more pairs to
+        be fitted to. Searches go on meanwhile.
         """
-        with lock_file(self.folder / LOCK, wait=True), self._lock:
+        with lock_file(self.folder / LOCK, wait=True):
             self.refresh()
             if len(self.log.pairs) - self._base.pairs < least:
                 return False
+            base = self._make_base(progress)
             before = self._states_folders()
             number = int(before[-1].name.removeprefix("states-")) + 1 if before else 1
-            base = self._make_base(progress)
             with new_folder(self.folder / f"states-{number:06}") as draft:
                 write_base(draft, base)
             for folder in before:
                 delete_folder(folder)
+        with self._lock:
             self._base, self._tail, self._recollection = self._read_base(), [], None
-            return True
+            self._read = self._base.pairs
+        return True
 
     def _make_base(self, progress: Progress) -> Base:
-        numbers = [number for number, pair in enumerate(self.log.pairs) if pair]
+        """Return the states of all pairs; those on the disk are used again until there are twice as many pairs."""
+        base, count = self._base, len(self.log.pairs)
+        extends = base.states is not None and base.weighting is not None and count < 2 * base.pairs
+        columns: list[tuple[Any, Ints, Ints]] = []
+        reduction = base.reduction
+        if extends and base.states:
+            kept = [self.log.pairs[number] is not None for number in base.states.pairs.tolist()]
+            columns.append((base.states.index.keys[kept], base.states.tokens[kept], base.states.pairs[kept]))
+        numbers = [n for n in range(base.pairs if extends else 0, count) if self.log.pairs[n]]
         blocks = -(-len(numbers) // BLOCK)
         first: list[Vectors] = []
-        reduction = self._base.reduction
-        columns: list[tuple[Any, Ints, Ints]] = []
         done = 0
         for block in range(blocks):
             chosen = numbers[block::blocks]  # pairs from everywhere, so that those of the first block stand for all
             batches = list(self._vectors(chosen))
-            if not block and batches:
+            if not extends and not first and batches:
                 first = batches
                 vectors = np.concatenate([batch.vectors for batch in batches])
                 few = len(vectors) < REDUCED_FROM
@@ -278,8 +298,8 @@ class Memory:
             columns += [(reduction(batch.vectors).astype(KEY), batch.tokens, batch.pairs) for batch in batches]
             progress(done := done + len(chosen), len(numbers))
         if not columns:
-            return Base(reduction, pairs=len(self.log.pairs))
+            return Base(reduction, pairs=count)
         keys, tokens, pairs = (np.concatenate(column) for column in zip(*columns, strict=True))
         states = States.from_keys(keys.astype(np.float32), tokens, pairs)
-        weighting = fit_held_out(first, reduction, states)
-        return Base(reduction, weighting, states, len(self.log.pairs), states.index.measure_recall())
+        weighting = base.weighting if extends else fit_held_out(first, reduction, states)
+        return Base(reduction, weighting, states, count, states.index.measure_recall())

@@ -54,40 +54,37 @@ class PairLog:
         self.end = 0  # bytes that were read
         self._starts: list[int] = []  # of the line of each pair
 
-    def refresh(self) -> list[int]:
-        """Read what was written since; return the numbers of pairs that were forgotten.
+    def refresh(self) -> bool:
+        """Read what was written since; return whether there was anything.
 
         Raise DragomanError where a line is damaged, and OSError as `open` does.
         """
         if self.path.stat().st_size <= self.end:
-            return []
+            return False
         with name_errors(self.path), self.path.open("rb") as file:
             file.seek(self.end)
             lines = file.read().split(b"\n")[:-1]  # the last part has no line feed yet
-        forgotten: list[int] = []
         for line in lines:
-            forgotten += self._take(line)
+            self._take(line)
             self.end += len(line) + 1
-        return forgotten
+        return bool(lines)
 
-    def _take(self, line: bytes) -> list[int]:
-        """Take a line of the file; return the numbers of pairs that it forgets."""
+    def _take(self, line: bytes) -> None:
         try:
             if len(line) > LONGEST:
                 raise ValueError
             record = json.loads(line.decode())
             if "forget" in record:
-                numbers = [number for number in record["forget"] if 0 <= number < len(self.pairs)]
-                for number in numbers:
-                    self.pairs[number] = None
-                return numbers
+                for number in record["forget"]:
+                    if 0 <= number < len(self.pairs):
+                        self.pairs[number] = None
+                return
             pair = None if record.get("forgotten") is True else ApprovedPair.from_record(record)
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
             where = f"line {len(self.pairs) + 1:,} or later"
             raise DragomanError(f"{self.path}: {where} is damaged: no approved pair, at byte {self.end:,}") from None
         self._starts.append(self.end)
         self.pairs.append(pair)
-        return []
 
     def append(self, pairs: Iterable[ApprovedPair]) -> None:
         """Write pairs to the end; they are on the disk when this returns, or, where it raises OSError, none of them is.

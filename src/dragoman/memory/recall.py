@@ -5,17 +5,18 @@ Shapes: R hypotheses, M numbers of the decoder's output, k neighbours, W words.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dragoman.memory.index import Index
+from dragoman.memory.index import FAR, Index
 from dragoman.memory.states import Floats, Ints, Reduction
 from dragoman.memory.weighting import NEIGHBOURS, Weighting, token_shares
 
-LEAST_SHARE = 1e-30  # its logarithm changes nothing
+NOTHING = 1e-300  # a probability that changes none
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,17 @@ class States:
         index, order = Index.from_keys(keys)
         return cls(index, tokens[order], pairs[order])
 
+    def nearest(self, keys: Floats, count: int) -> tuple[Floats, Ints, Ints]:
+        """Return the distances, tokens and pairs (R, count) of the states nearest to keys (R, r); see `Index`."""
+        distances, numbers = self.index.search(keys, count)
+        return distances, self.tokens[numbers], self.pairs[numbers]
+
 
 @dataclass(frozen=True)
 class Neighbours:
     """The states nearest to each of some vectors, all (R, k), the nearest first."""
 
-    distances: Floats  # squared; infinite for none
+    distances: Floats  # squared; FAR for none
     tokens: Ints
     pairs: Ints
     shares: NDArray[np.float64]  # of the memory's probability
@@ -57,18 +63,23 @@ class Recollection:
     def neighbours(self, vectors: Floats, count: int = NEIGHBOURS) -> Neighbours:
         """Return the states nearest to each of the vectors (R, M), with what they count."""
         keys = self.reduction(vectors)
-        columns: list[tuple[Floats, Ints, Ints]] = []
-        for part in self.parts:
-            distances, numbers = part.index.search(keys, count)
-            pairs = part.pairs[numbers]
-            columns.append((np.where(self.forgotten[pairs], np.inf, distances), part.tokens[numbers], pairs))
-        distances, tokens, pairs = (np.concatenate(column, 1) for column in zip(*columns, strict=True))
-        order = np.argsort(distances, 1, kind="stable")[:, :count]
-        distances, tokens, pairs = (np.take_along_axis(each, order, 1) for each in (distances, tokens, pairs))
+        near = [part.nearest(keys, count) for part in self.parts]
+        distances, tokens, pairs = near[0] if len(near) == 1 else map(np.hstack, zip(*near, strict=True))
+        in_order = len(near) == 1
+        if self.has_forgotten and (hidden := self.forgotten[pairs]).any():
+            distances, in_order = np.where(hidden, FAR, distances), False
+        if not in_order:
+            order = np.argsort(distances, 1, kind="stable")[:, :count]
+            distances, tokens, pairs = (np.take_along_axis(each, order, 1) for each in (distances, tokens, pairs))
         shares = self.weighting.neighbours(distances)
         same = token_shares(tokens, shares)
         weight = self.weighting.memory(distances[:, 0], same.max(1))
         return Neighbours(distances, tokens, pairs, shares, same, weight)
+
+    @cached_property
+    def has_forgotten(self) -> bool:
+        """Whether a pair was forgotten."""
+        return bool(self.forgotten.any())
 
     def mix(self, log_p: Tensor, vectors: Tensor) -> Tensor:
         """Return the log-probabilities (R, W) of words, mixed with those of the memory. See `Recall.mix`.
@@ -78,15 +89,12 @@ class Recollection:
         if not self.parts:
             return log_p
         near = self.neighbours(vectors.float().cpu().numpy())
-        rows = near.weight.nonzero()[0]
-        if not len(rows):
+        if not near.weight.any():
             return log_p
-        weight = near.weight[rows]
-        shares = np.log(np.maximum(weight[:, None] * near.token_shares[rows], LEAST_SHARE))
-        row, token, share, rest = (
-            torch.from_numpy(each).to(log_p.device) for each in (rows, near.tokens[rows], shares, np.log1p(-weight))
+        of_memory = np.log(np.maximum(near.weight[:, None] * near.token_shares, NOTHING))
+        tokens, of_memory, of_model = (
+            torch.from_numpy(each).to(log_p.device) for each in (near.tokens, of_memory, np.log1p(-near.weight))
         )
-        log_p[row] += rest[:, None].to(log_p.dtype)
-        row = row[:, None].expand(token.shape)
-        log_p[row, token] = torch.logaddexp(log_p[row, token], share.to(log_p.dtype))
-        return log_p
+        log_p += of_model[:, None]
+        # Neighbours with the same token write the same number.
+        return log_p.scatter_(1, tokens, torch.logaddexp(log_p.gather(1, tokens), of_memory.to(log_p.dtype)))

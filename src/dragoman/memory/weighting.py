@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dragoman.memory.index import FAR
 from dragoman.memory.states import Floats, Ints
 
 NEIGHBOURS = 16  # of each state
@@ -22,30 +23,30 @@ class Weighting:
     """Turn distances into weights. Shapes: R states, k neighbours."""
 
     scale: float = 1.0
-    "the distance that counts as 1: the median of the nearest ones in the fit"
-    sharpness: float = 10.0
+    "the squared distance that counts as 1: the median of the nearest ones in the fit, else the variance of the states"
+    sharpness: float = 20.0
     "how much less a neighbour counts that is one unit farther away, in nats"
-    offset: float = 0.0
+    offset: float = -1.5
     slope: float = 5.0
-    agreement: float = 0.0
+    agreement: float = 2.5
     "what the share of the most frequent token among the neighbours adds"
 
     @classmethod
     def guess(cls, vectors: Floats) -> "Weighting":
-        """Return a weighting for states (N, M) that are too few to fit one."""
+        """Return a weighting for states (N, M) that are too few to fit one: what fits to others, by their variance."""
         return cls(scale=max(float(vectors.var(0).sum()), 1e-6))
 
     def neighbours(self, distances: Floats) -> NDArray[np.float64]:
-        """Return the share (R, k) of each neighbour, from its squared distance; infinite for none."""
-        nearest = np.where(np.isfinite(distances[:, :1]), distances[:, :1], 0.0)
-        shares = np.exp(-self.sharpness / self.scale * (distances - nearest).astype(np.float64))
-        return shares / np.maximum(shares.sum(1, keepdims=True), 1e-300)
+        """Return the share (R, k) of each neighbour, from its squared distance, the nearest first."""
+        shares = np.exp(self.sharpness / self.scale * (distances[:, :1].astype(np.float64) - distances))
+        shares /= shares.sum(1, keepdims=True)
+        return shares
 
     def memory(self, nearest: Floats, agreement: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weight (R,) of the memory from the distances (R,) of the nearest state; see `agreement`."""
         logit = self.offset - self.slope / self.scale * nearest.astype(np.float64) + self.agreement * agreement
-        weight = 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
-        return np.where(weight < LEAST, 0.0, MOST * weight)
+        weight = MOST / 2 * (1 + np.tanh(logit / 2))  # the logistic function, without overflows
+        return weight * (weight >= LEAST)
 
 
 def token_shares(tokens: Ints, shares: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -57,9 +58,9 @@ def fit_weighting(log_p: Floats, right: Ints, tokens: Ints, distances: Floats) -
     """Return the weighting under which right tokens (R,) are most probable.
 
     log_p (R,): of the right tokens, by the model alone; tokens, distances (R, k): of the neighbours, of which a state
-    has none at an infinite distance. The states must be of pairs that no neighbour is of.
+    has none at the distance FAR. The states must be of pairs that no neighbour is of.
     """
-    known = np.isfinite(distances[:, 0])
+    known = distances[:, 0] < FAR
     log_p, right, tokens, distances = log_p[known], right[known], tokens[known], distances[known]
     if not len(log_p):
         return Weighting()
@@ -80,4 +81,4 @@ def fit_weighting(log_p: Floats, right: Ints, tokens: Ints, distances: Floats) -
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return Weighting(scale, *(float(each) for each in (sharpness, offset, slope, agreement)))
+    return Weighting(scale, *(float(each.detach()) for each in (sharpness, offset, slope, agreement)))

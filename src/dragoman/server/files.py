@@ -32,7 +32,7 @@ from dragoman.server.store import Store
 from dragoman.server.texts import Task, detect_sources, translate_lines
 from dragoman.storage.locks import lock_file
 from dragoman.storage.writing import replace_file
-from dragoman.translation.limits import too_long
+from dragoman.translation.limits import is_unsure, too_long
 
 KEPT = 3600.0  # seconds that a result may be fetched
 PIECE = 1 << 16  # bytes that are read from a file at once
@@ -118,7 +118,7 @@ def translate_document(
             for number, result in enumerate(results, start):
                 long = too_long(result.output, limits[number])
                 faults += [(lines[number], flag) for flag in filter(None, (*result.flags, long))]
-                unsure.update([number] if result.left_out or long else [])
+                unsure.update([number] if is_unsure(result, limits[number], document.mark) else [])
             translated += [result.output for result in results]
             progress(len(translated), faults)
     call.service.usage.add(call.caller, sum(map(len, texts)))

@@ -60,6 +60,15 @@ def numbers_of(language: str, ordinal: bool = False) -> Numbers:
     return {category: by_category[category] for category in CATEGORIES if category in by_category}
 
 
+def whole_numbers(language: str) -> Numbers:
+    """Return the plural categories of a language with whole numbers that each is used for."""
+    return {
+        category: whole
+        for category, numbers in numbers_of(language).items()
+        if (whole := [number for number in numbers if number != MILLION and number == int(number)])
+    }
+
+
 def sources_of(
     forms: Collection[str], source: str, by_category: Numbers, fits: Callable[[str, float], int], ordinal: bool = False
 ) -> dict[str, tuple[str, float]]:

@@ -183,9 +183,9 @@ class Annotator:
         flat = flatten(texts, tags, tokens, target_tags)
         bare, pairs = self._encode_pairs(flat)
         sources = [pairs.tags[index] + pairs.sources[index] for index in pairs.fitting]
-        found = memory.origins(sources, [pairs.targets[index] for index in pairs.fitting])
+        of_pairs = memory.origins(sources, [pairs.targets[index] for index in pairs.fitting])
         origins: list[list[Shares]] = [[] for _ in flat.outputs]
-        for index, of_tokens in zip(pairs.fitting, found, strict=True):
+        for index, of_tokens in zip(pairs.fitting, of_pairs, strict=True):
             target_words = words(self.tokenizers.target, pairs.targets[index])
             of_words = [mean_shares([of_tokens[n] for n in word.tokens]) for word in target_words]
             if pair := bare[index]:

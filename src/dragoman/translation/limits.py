@@ -42,3 +42,12 @@ def within_limits(
 def too_long(translation: str, limit: int) -> str:
     """Return the flag of a translation that has more characters than it may have, '' of others."""
     return f"{len(translation)} characters instead of {limit}" if len(translation) > limit > 0 else ""
+
+
+def is_unsure(translation: Translation, limit: int, mark: str) -> bool:
+    """Return whether a translation enters a document only with its mark for a review, or not at all if it has none.
+
+    It does if it is too long or was left out; with a mark also if it repeats itself or has lost something.
+    """
+    is_faulty = any(flag == "loop" or flag.startswith("lost ") for flag in translation.flags)
+    return translation.left_out or bool(too_long(translation.output, limit)) or (bool(mark) and is_faulty)

@@ -32,6 +32,7 @@ class Safeguards:
     forbidden_exact: words that must not appear in exactly this case.
     known_words: names that are none of these come back as they are; None: those that the model has read in training.
     min_confidence: from 0 to 1; a translation of less is left out, so that its text is '', and has the flag 'unsure'.
+    swap_numbers: whether what was approved in a memory counts, too, where numbers and placeholders differ.
     """
 
     placeholders: bool = True
@@ -45,6 +46,7 @@ class Safeguards:
     forbidden_exact: tuple[str, ...] = ()
     known_words: KnownWords | None = None
     min_confidence: float = 0.0
+    swap_numbers: bool = False
 
     __repr__ = short_repr
 

@@ -41,7 +41,6 @@ from dragoman.translation.retry import (
 from dragoman.translation.safeguards import Safeguards, judge, merge_hypotheses, replace_worse
 from dragoman.translation.segments import Candidate, Segment, SegmentResult, Wording
 from dragoman.translation.terms import forbidden_sequences
-from dragoman.translation.translation import EXACT
 
 MOST_SAID = 10_000
 UNSURE = "unsure"  # the flag of a translation that is worth less than 99 of 100 others
@@ -278,7 +277,7 @@ class SegmentSearch:
             return self._judge(segment, target, Hypothesis(tokens, 0.0))
         if segment.approved:
             tokens = segment.target_tag_ids + segment.prefix_ids
-            return Candidate(segment.prefix, Hypothesis(tokens, 0.0), wording=Wording(flags=(EXACT,)))
+            return Candidate(segment.prefix, Hypothesis(tokens, 0.0), wording=Wording(flags=(segment.approved,)))
         if segment.given:
             return self._judge(segment, segment.prefix, Hypothesis(segment.target_tag_ids + segment.prefix_ids, 0.0))
         if not segment.prefix:

@@ -51,7 +51,7 @@ class Segment:
     prefix: str = ""  # how its translation has to begin
     prefix_ids: Ids = field(default_factory=list)
     given: bool = False  # whether the prefix is all of its translation
-    approved: bool = False  # whether somebody has approved that translation of this text
+    approved: str = ""  # the flag of a translation that somebody has approved for this text
     terms: tuple[TermMatch, ...] = ()  # what the glossary demands
     space: str = ""  # between it and the next segment
     markup: bool = False  # whether it is nothing but tags, which are not translated

@@ -6,6 +6,7 @@ from dragoman.config.fields import short_repr
 from dragoman.memory.matches import Match
 
 EXACT = "memory: exact"  # the flag of a translation that somebody has approved for this text
+SWAPPED = "memory: exact but for numbers"  # the same, where numbers or placeholders differ
 TERM_REPORTS = ("terms_met", "terms_in_compounds", "terms_refused", "terms_missed")
 
 

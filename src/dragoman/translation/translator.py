@@ -38,7 +38,7 @@ from dragoman.translation.prefixes import begin_segments, has_long_sentence, nex
 from dragoman.translation.safeguards import Safeguards
 from dragoman.translation.segment_search import UNSURE, SegmentSearch
 from dragoman.translation.segments import Segment, Segmenter, SegmentResult, join_segments, one_line
-from dragoman.translation.translation import Alternative, Translation
+from dragoman.translation.translation import EXACT, SWAPPED, Alternative, Translation
 
 MAX_SOURCE_TOKENS = 512  # EOS not included; longer texts are cut
 CALIBRATE = "needs a model that knows how sure it may be: dragoman calibrate --dev PAIRS measures it"
@@ -385,20 +385,20 @@ class Translator:
         """Return segments, those whose text is in the memory with the translation that was approved for it."""
         if not self.memory:
             return segments
-        tags = tag or self.tag, target_tag or self.target_tag
-        approved = [self.memory.exact(segment.text, *tags) for segment in segments]
-        return [
-            replace(
-                segment,
-                prefix=pair.target,
-                prefix_ids=self.tokenizers.target.encode(pair.target),
-                given=True,
-                approved=True,
-            )
-            if pair
-            else segment
-            for segment, pair in zip(segments, approved, strict=True)
-        ]
+        return [self._approve(segment, tag or self.tag, target_tag or self.target_tag) for segment in segments]
+
+    def _approve(self, segment: Segment, tag: str, target_tag: str) -> Segment:
+        """Return a segment with the translation that was approved for it, if there is one."""
+        assert self.memory
+        pair, flag = self.memory.exact(segment.text, tag, target_tag), EXACT
+        target = pair.target if pair else None
+        if target is None and self.safeguards.swap_numbers:
+            target, flag = self.memory.swapped(segment.text, tag, target_tag), SWAPPED
+        if target is None:
+            return segment
+        return replace(
+            segment, prefix=target, prefix_ids=self.tokenizers.target.encode(target), given=True, approved=flag
+        )
 
     def word_confidences(
         self, translations: Sequence[Translation], tags: str | Sequence[str] = ""

@@ -75,6 +75,7 @@ def open_translator(options: Options) -> "Translator":
         sentence_case=options.sentence_case,
         visible_characters=options.visible_characters,
         glossary=Glossary.read(options.glossary) if options.glossary else None,
+        swap_numbers=options.swap_numbers,
         forbidden=options.forbid,
         forbidden_exact=options.forbid_exact,
         min_confidence=options.min_confidence,
@@ -93,6 +94,8 @@ def open_translator(options: Options) -> "Translator":
     )
     if options.confidence and translator.confidence is None:
         raise UsageError(f"{options.model}: --confidence {CALIBRATE}")
+    if options.memory and options.engine != "native" and not options.quiet:
+        print("ctranslate2 searches without the memory: only texts that are in it gain from it", file=sys.stderr)
     warning = no_tag_warning(options.model, translator, [options.tag], "choose it with --tag")
     if warning and not options.quiet:
         print(warning, file=sys.stderr)

@@ -11,7 +11,7 @@ from dragoman.errors import DragomanError, UsageError, plural
 from dragoman.model_folder import fetch_model
 from dragoman.storage.output import open_output
 from dragoman.text.languages import read_languages
-from dragoman.translation.limits import too_long, within_limits
+from dragoman.translation.limits import is_unsure, within_limits
 from dragoman.translation.translator import Translator
 
 BLOCK = 1024  # texts translated together
@@ -59,7 +59,7 @@ def translate_document(translator: Translator, options: Options, progress: LineP
             unsure.update(
                 number
                 for number, (translation, limit) in enumerate(zip(translations, limits, strict=True), start)
-                if translation.left_out or too_long(translation.output, limit)
+                if is_unsure(translation, limit, document.mark)
             )
             outputs += [translation.output for translation in translations]
             progress.advance(sum(map(len, block)))

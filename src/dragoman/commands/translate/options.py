@@ -73,6 +73,8 @@ class Options:
     "file of source terms and the target terms to use for them (docs/glossary.md)"
     memory: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     "approved pairs that the model remembers, made by dragoman remember (docs/memory.md)"
+    swap_numbers: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "with --memory: what was approved counts, too, where numbers and placeholders differ; they are swapped"
     origins: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "with --memory and --output-format jsonl: name the approved pairs behind each word"
     forbid: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="WORD")] = ()
@@ -211,6 +213,12 @@ def check_options(options: Options) -> None:
         raise UsageError(f"--n-best {options.search.n_best} needs --output-format nbest or jsonl")
     if (options.word_scores or options.alignment) and options.row_format != "jsonl":
         raise UsageError("--word-scores and --alignment need --output-format jsonl")
+    if (options.swap_numbers or options.origins) and options.memory is None:
+        raise UsageError("--swap-numbers and --origins need a --memory")
+    if options.origins and options.row_format != "jsonl":
+        raise UsageError("--origins needs --output-format jsonl")
+    if options.ensemble and options.memory:
+        raise UsageError("a memory is that of one model: leave out --ensemble")
     check_seed(options.search)
     if options.ensemble and (options.confidence or options.min_confidence):
         raise UsageError("confidence is measured for a single model: leave out --ensemble")

@@ -5,7 +5,7 @@ from collections import Counter
 
 from dragoman.console import LineProgress
 from dragoman.text.scripts import SAMPLE, direction_warning
-from dragoman.translation.translation import EXACT, TERM_REPORTS, Translation
+from dragoman.translation.translation import EXACT, SWAPPED, TERM_REPORTS, Translation
 from dragoman.translation.translator import Translator
 
 FIRST, SHOWN = 10, 60  # translations to read first, and characters of each
@@ -25,7 +25,7 @@ class TranslationReport:
 
     def add(self, location: str, translation: Translation) -> None:
         """Log the flags of a translation and whether a sentence was cut, and count it."""
-        flags = [flag for flag in translation.flags if flag != EXACT]
+        flags = [flag for flag in translation.flags if flag not in (EXACT, SWAPPED)]
         if flags:
             self.progress.log(f"{location}: translation flagged: {', '.join(flags)}")
         self.added += 1
@@ -39,7 +39,7 @@ class TranslationReport:
             self.sample += [source for source, _ in translation.segments]
         self.counts["translated a second time because of faults"] += translation.retried
         self.counts["still flagged"] += bool(flags)
-        self.counts["approved before"] += EXACT in translation.flags
+        self.counts["approved before"] += len(flags) < len(translation.flags)
         for name in TERM_REPORTS:
             self.counts[name.replace("_", " ")] += len(getattr(translation, name))
 

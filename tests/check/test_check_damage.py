@@ -1,0 +1,250 @@
+"""`dragoman check` without a model: damaged texts, pairs whose words do not go together, slips; and what is dropped."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import write_tsv
+from hostile import CLEAN, jsonl
+
+from dragoman.check.lexicon import Lexicon, Words
+from dragoman.check.rules import RULES
+from dragoman.cli import main
+from dragoman.data.corpus import Pair, read_corpus
+from dragoman.demo.phrasebook import phrasebook
+
+BOOK = {target: phrasebook("en", target, per_template=14, seed=1).train for target in ("de", "ko")}
+SPANISH = "Los archivos de la carpeta se pueden abrir con cualquier programa que lea textos."
+AT = 700
+
+
+@pytest.fixture
+def check(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Runs the command in an empty folder; returns what it printed as JSON."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: object) -> dict:
+        capsys.readouterr()
+        main(["check", *map(str, words), "--json"])
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def lines(report: dict, rule: str) -> list[int]:
+    """The lines of a finding, [] without it."""
+    found = [finding for finding in report["findings"] if finding["id"] == rule]
+    return [int(location.split(":")[1]) for finding in found for location in finding["locations"]]
+
+
+def mojibake(text: str, codec: str) -> str:
+    return text.encode().decode(codec, "replace")
+
+
+SOURCE, TARGET = next(pair for pair in BOOK["de"][AT:] if "ö" in pair[1] and len(pair[0].split()) > 5)
+DAMAGED = {
+    "cp1252": ("mojibake", (SOURCE, mojibake("Die Größe möchte schöner werden.", "cp1252"))),
+    "latin-1": ("mojibake", (SOURCE, mojibake("Die Größe möchte schöner werden.", "latin-1"))),
+    "umlauts": ("lost-letters", (SOURCE, "Die Gr?sse m?chte sch?ner werden.")),
+    "all letters": ("lost-letters", (SOURCE, "?? ????? ?? ???")),
+    "another language": ("wrong-language", (SOURCE, SPANISH)),
+    "signs": ("garbage", (SOURCE, "#@%&* =+/| ~^#@%")),
+    "letters": ("garbage", (SOURCE, "xqzw vbnkj qqxz wrtp zzkq")),
+    "number": ("numbers", (f"{SOURCE} 1,511", f"{TARGET} 1.151")),
+    "twice": ("doubled", (f"{SOURCE} {SOURCE}", TARGET)),
+    "soft hyphen": ("invisible-character", (SOURCE, TARGET[:3] + "\u00ad" + TARGET[3:])),
+    "tag": ("tags", (f"<b>{SOURCE}</b>", TARGET)),
+}
+
+
+@pytest.mark.parametrize(("rule", "pair"), DAMAGED.values(), ids=DAMAGED)
+def test_damaged_text_is_found_and_no_other(check, tmp_path: Path, rule: str, pair: Pair):
+    write_tsv(tmp_path / "a.tsv", [*BOOK["de"][:AT], pair, *BOOK["de"][AT + 1 :]])
+    assert lines(check("a.tsv"), rule) == [AT + 1]
+
+
+GOOD = [
+    ("Look for CAFÉ“ here", "Sucht hier nach CAFÉ“"),
+    ("What? Nothing is left??", "Was? Nichts ist übrig??"),
+    ("It costs 1,500.25 dollars at 10:30", "Es kostet um 10.30 Uhr 1.500,25 Dollar"),
+    ("Bora Bora is an island in the ocean", "Bora Bora ist eine Insel im Ozean"),
+    ("The train leaves for Zuiderzee at 4:20 PM", "Der Zug nach Zuiderzee fährt um 16:20 Uhr"),
+]
+
+
+@pytest.mark.parametrize("target", BOOK)
+def test_good_pairs_are_not_lost(check, tmp_path: Path, target: str):
+    pairs = [*BOOK[target], *(GOOD if target == "de" else [])]
+    write_tsv(tmp_path / "a.tsv", pairs)
+    report = check("a.tsv")
+    assert {finding["id"] for finding in report["findings"] if finding["level"] != "note"} <= {"mismatch"}
+    assert report["corpora"][0]["kept"] >= 0.9995 * len(pairs)
+
+
+def test_target_that_is_cut_off_is_found(check, tmp_path: Path):
+    pairs = [(f"{source.strip('.?!')}.", f"{target.strip('.?!')}.") for source, target in BOOK["de"]]
+    place = next(place for place, (source, _) in enumerate(pairs) if len(source) > 45)
+    cut = pairs[place][1][: len(pairs[place][1]) // 3].rstrip(" ,")
+    write_tsv(tmp_path / "a.tsv", [*pairs[:place], (pairs[place][0], cut), *pairs[place + 1 :]])
+    assert lines(check("a.tsv"), "cut-off") == [place + 1]
+    write_tsv(tmp_path / "a.tsv", [(source, target.strip(".")) for source, target in pairs])  # where none has a stop
+    assert lines(check("a.tsv"), "cut-off") == []
+
+
+def test_case_and_marks_make_a_near_duplicate_which_is_kept(check, tmp_path: Path):
+    source, target = CLEAN[3]
+    write_tsv(tmp_path / "a.tsv", [*CLEAN, (f"{source.upper()}!", target), (source + "x", target)])
+    report = check("a.tsv")
+    assert lines(report, "near-duplicate") == [len(CLEAN) + 1]
+    assert report["corpora"][0]["kept"] == len(CLEAN) + 2
+
+
+# Words.
+
+
+def words_of(texts: list[list[int]]) -> Words:
+    counts = [len(text) for text in texts]
+    return Words(
+        np.array([word for text in texts for word in text], np.uint16), np.concatenate([[0], np.cumsum(counts)])
+    )
+
+
+def test_pair_is_no_evidence_for_itself():
+    """Two rows have the same words. Each says of the other what it would say of a pair that was not learned."""
+    texts = [[1, 2], [1, 2], [3, 4], [5]]
+    sides = words_of(texts), words_of([[word + 10 for word in text] for text in texts])
+    rows = np.arange(len(texts))
+    lexicon = Lexicon(*sides, rows, rows)
+    scores = lexicon.scores(*sides, rows, rows, 0)
+    assert scores[0] == scores[1] > 0
+    assert np.allclose(scores[2:], 0)  # nobody else has these words
+    assert np.all(lexicon.scores(*sides, rows, rows)[2:] > 0)  # the control: as evidence for itself
+
+
+@pytest.mark.parametrize("target", BOOK)
+def test_pairs_of_strangers_are_found(check, tmp_path: Path, target: str):
+    pairs = list(BOOK[target])
+    places = [place for place in range(50, len(pairs) - 50, 97) if len(pairs[place][0].split()) > 5]
+    strangers = {place: pairs[(place + len(pairs) // 2) % len(pairs)][1] for place in places}
+    write_tsv(tmp_path / "a.tsv", [(source, strangers.get(place, text)) for place, (source, text) in enumerate(pairs)])
+    found, wrong = set(lines(check("a.tsv"), "mismatch")), {place + 1 for place in places}
+    assert len(found - wrong) <= 0.001 * len(pairs)
+    assert len(found) > 0.7 * len(wrong)
+
+
+def slipped(pairs: list[Pair], first: int, last: int) -> list[Pair]:
+    """The targets of some rows, one row further down; the last one has become the first."""
+    targets = [target for _, target in pairs]
+    targets[first:last] = targets[last - 1 : last] + targets[first : last - 1]
+    return list(zip([source for source, _ in pairs], targets, strict=True))
+
+
+@pytest.mark.parametrize("size", [20, 60, 300])
+@pytest.mark.parametrize("target", BOOK)
+def test_slip_is_found_where_it_is(check, tmp_path: Path, target: str, size: int):
+    write_tsv(tmp_path / "a.tsv", slipped(BOOK[target], AT, AT + size))
+    report = check("a.tsv")
+    found = [*lines(report, "slipped"), *lines(report, "mismatch")]
+    wrong = set(range(AT + 1, AT + size + 1))
+    assert len(set(found) - wrong) <= 0.001 * len(BOOK[target])
+    assert len(found) > 0.8 * size
+    (slip,) = report["slips"]
+    first, last = map(int, re.findall(r"lines (\d+) to ([\d]+)", slip.replace(",", ""))[0])
+    assert abs(first - AT) <= 3
+    assert abs(last - AT - size) <= 3
+    assert "the targets stand 1 line below their sources" in slip
+
+
+# What is dropped.
+
+
+def test_realign_gives_sources_their_targets_back(check, tmp_path: Path):
+    pairs = list(dict.fromkeys(BOOK["de"]))
+    write_tsv(tmp_path / "a.tsv", mess := slipped(pairs, AT, AT + 60))
+    check("a.tsv", "--write-clean", "clean.tsv", "--rejected", "out.tsv", "--realign")
+    clean, out = read_corpus(["clean.tsv"]).pairs, rejected(tmp_path / "out.tsv")
+    assert set(clean) <= set(pairs)
+    assert len(clean) >= len(pairs) - 8
+    for side in range(2):  # each text is in one of the two files
+        texts = Counter(pair[side] for pair in [*clean, *(row[:2] for row in out)])
+        assert +Counter({text: times for text, times in texts.items() if text}) == Counter(pair[side] for pair in mess)
+    check("a.tsv", "--write-clean", "clean.tsv")  # the control
+    assert len(read_corpus(["clean.tsv"]).pairs) < len(pairs) - 50
+
+
+def rejected(file: Path) -> list[list[str]]:
+    head, *rows = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    assert head.split("\t") == ["source", "target", "corpus", "line", "reasons", "score", "same as"]
+    return [row.split("\t") for row in rows]
+
+
+def test_kept_and_rejected_are_what_was_read_byte_for_byte(check, tmp_path: Path):
+    damaged = [pair for _, pair in DAMAGED.values()]
+    pairs = [*BOOK["de"][:900], *damaged, *BOOK["de"][900:], BOOK["de"][5], ("  ", "x"), ("a b c d", " a b c d")]
+    halves = pairs[: len(pairs) // 2], pairs[len(pairs) // 2 :]
+    for name, half in zip(("a.tsv", "b.tsv"), halves, strict=True):
+        write_tsv(tmp_path / name, half)
+    report = check("a.tsv", "b.tsv", "--write-clean", "clean.tsv", "--rejected", "out.tsv")
+    kept = (tmp_path / "clean.tsv").read_bytes().split(b"\n")
+    read = b"".join((tmp_path / name).read_bytes() for name in ("a.tsv", "b.tsv")).split(b"\n")
+    out = rejected(tmp_path / "out.tsv")
+    lost = ["\t".join(row[:2]).encode() for row in out]
+    assert +Counter({line: n for line, n in Counter([*kept, *lost]).items() if line}) == Counter(filter(None, read))
+    assert len(out) == len(pairs) - report["clean"]["pairs"]
+    for source, target, corpus, line, reasons, *_ in out:
+        assert (tmp_path / corpus).read_text(encoding="utf-8").split("\n")[int(line) - 1] == f"{source}\t{target}"
+        assert all(RULES[rule].level != "note" for rule in reasons.split())
+    (copy,) = (row for row in out if "duplicate" in row[4].split())
+    assert copy[6] == "a.tsv:6"
+    assert any("numbers" in row[4] for row in out)
+
+
+def test_rejected_pairs_of_later_passes_have_their_first_lines(check, tmp_path: Path):
+    """When the ten longest are gone, the median falls, and five that were not too long before are."""
+    lengths = [60] * 47 + [150] * 38 + [360] * 5 + [1800] * 10
+    pairs = [(chr(97 + n % 8) * 60 + f" {n}", chr(105 + n % 8) * size) for n, size in enumerate(lengths)]
+    (tmp_path / "a.jsonl").write_bytes(jsonl([("", ""), *pairs]))
+    report = check("a.jsonl", "--write-clean", "clean.tsv", "--rejected", "out.tsv")
+    assert report["clean"]["dropped_later"] == {"length-ratio": 5}
+    out = rejected(tmp_path / "out.tsv")
+    assert [int(row[3]) for row in out] == [*range(92, 102), *range(87, 92)]
+    assert all(float(row[5].removeprefix("length-ratio=")) > 3 for row in out)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--rejected out.tsv", "needs --write-clean"),
+        ("--realign", "needs --write-clean"),
+        ("--write-clean out.tsv --rejected out.tsv", "another output"),
+        ("--write-clean out.tsv --rejected a.tsv", "one of the corpora"),
+        ("--report page.txt", "ends in .html"),
+    ],
+)
+def test_audit_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch, capsys, words: str, says: str):
+    monkeypatch.chdir(tmp_path)
+    write_tsv(tmp_path / "a.tsv", CLEAN)
+    assert main(["check", "a.tsv", *words.split()]) == 2
+    assert says in capsys.readouterr().err
+    assert read_corpus(["a.tsv"]).pairs == CLEAN
+
+
+def test_page_has_each_finding_in_both_languages_and_needs_no_network(check, tmp_path: Path):
+    script = "<script>alert(1)</script> is here"
+    write_tsv(tmp_path / "a.tsv", [*CLEAN, *((f"{n} {script}", "") for n in range(30))])
+    check("a.tsv", "--report", "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert RULES["empty"].what in page
+    assert "한쪽이 비어 있음" in page
+    assert page.count("&lt;script&gt;alert(1)") == 2 * 20
+    assert "<script" not in page
+    assert not re.search(r"""(?:src|href)=["'](?!data:)""", page)
+
+
+def test_korean_page_says_everything_of_each_rule():
+    catalogue = (Path(__file__).parents[2] / "src/dragoman/check/ko.po").read_text(encoding="utf-8")
+    texts = {json.loads(text) for text in re.findall(r'^msgid (".*")$', catalogue, re.MULTILINE)}
+    assert {text for rule in RULES.values() for text in (rule.what, rule.advice) if text} <= texts

@@ -1,0 +1,112 @@
+"""Small things that catalogues, books and word processors' files keep, lose, or say of themselves."""
+
+import io
+import json
+import re
+import zipfile
+
+import pytest
+from test_apps import filled
+from test_archives import ARCHIVES, docx
+
+from dragoman.documents import read_document
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"en": {"a": "Hello"}, "de": {"a": "Hallo"}}', "texts in 2 languages"),
+        ('{"a": {"en": "Hello", "de": "Hallo"}, "b": {"en": "Bye", "de": "Ade"}}', "texts in 2 languages"),
+        ('{"name": "x", "version": "1", "scripts": {"test": "run it"}}', "configuration (npm)"),
+        ('{"compilerOptions": {"target": "es6"}}', "configuration (TypeScript)"),
+        ('{"openapi": "3.0", "info": {"title": "Shop"}}', "configuration (OpenAPI)"),
+        ('{"languages": {"en": "English", "de": "German"}}', ""),
+        ('{"en": {"a": "Hello"}}', ""),
+        ('{"id": {"text": "Name"}, "no": "No results"}', ""),
+        ('[{"name": "x", "version": "1"}]', ""),
+    ],
+)
+def test_json_that_is_no_catalogue_in_one_language_is_refused(text: str, says: str):
+    document = read_document(text.encode(), ".json")
+    assert (document.readable, bool(document.texts)) == (not says, not says)
+    assert says in "".join(reason for _, reason in document.skipped)
+
+
+def test_keys_of_configuration_can_be_chosen():
+    data = b'{"name": "x", "version": "1", "scripts": {"a": "b"}, "description": "A tool"}'
+    assert read_document(data, ".json", ("description",)).texts == ["A tool"]
+
+
+def test_sides_of_vue_are_texts_of_their_own():
+    text = {"a": "no apples | one apple | {n} apples", "b": "car | cars", "c": "a | b | c | d | e | f | g", "d": "x"}
+    document = read_document(json.dumps(text).encode(), ".json")
+    assert document.texts == ["no apples", "one apple", "{n} apples", "car", "cars", text["c"], "x"]
+    new = json.loads(document.fill([each.swapcase() for each in document.texts]))
+    assert new["a"] == "NO APPLES | ONE APPLE | {N} APPLES"
+    without = json.dumps({"b": "Home | Shop", "d": "{n} files"}).encode()
+    assert read_document(without, ".json").texts == ["Home | Shop", "{n} files"]
+
+
+@pytest.mark.parametrize(("target", "said"), [("ru", True), ("de", False), ("fr", False), ("ko", True)])
+def test_old_plurals_of_i18next_are_reported_where_forms_differ(target: str, said: bool):
+    data = b'{"a": "x",\n"item": "an item", "item_plural": "{{count}} items", "lone_plural": "y"}'
+    document = read_document(data, ".json", source="en", target=target)
+    assert [line for line, _ in document.skipped] == [2] * said
+    assert len(document.texts) == 4
+
+
+XML = """<resources>
+  <plurals name="a">
+    <!-- for one -->
+    <item quantity="one">%d file</item>
+    <!-- for many -->
+    <item quantity="other">%d files</item>
+  </plurals>
+</resources>
+"""
+YAML = 'en:\n  a:\n    one: "%{count} file"  # for one\n    # for many\n    other: "%{count} files"\n'
+
+
+@pytest.mark.parametrize(("suffix", "text"), [(".xml", XML), (".yml", YAML)])
+@pytest.mark.parametrize("target", ["ru", "de", "ar", "ko"])
+def test_comments_between_plural_forms_are_not_repeated(suffix: str, text: str, target: str):
+    new = filled(text, suffix, str.swapcase, target)
+    count = int(target != "ko" or suffix == ".xml")
+    assert [new.count(comment) for comment in ("for one", "for many")] == [count, count]
+    document = read_document(new.encode(), suffix)
+    assert document.readable
+    assert document.skipped == []
+
+
+def test_package_of_a_book_says_its_new_language_everywhere():
+    with zipfile.ZipFile(io.BytesIO(ARCHIVES[".epub"])) as book:
+        name = next(name for name in book.namelist() if name.endswith(".opf"))
+        package = book.read(name).decode()
+    changed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(ARCHIVES[".epub"])) as book, zipfile.ZipFile(changed, "w") as out:
+        for item in book.infolist():
+            data = book.read(item)
+            if item.filename == name:
+                data = (
+                    package.replace("<package", '<package xml:lang="en-GB"')
+                    .replace("<dc:title", '<dc:title xml:lang="fr"')
+                    .encode()
+                )
+            out.writestr(item, data)
+    document = read_document(changed.getvalue(), ".epub")
+    with zipfile.ZipFile(io.BytesIO(document.fill([text.swapcase() for text in document.texts], "en", "de"))) as book:
+        new = book.read(name).decode()
+    assert '<package xml:lang="de"' in new
+    assert '<dc:title xml:lang="fr"' in new
+
+
+@pytest.mark.parametrize("word", ["new ", ""])
+def test_insertion_of_which_no_word_is_left_is_dropped(word: str):
+    runs = [f'<w:r><w:t xml:space="preserve">{text}</w:t></w:r>' for text in ("A ", "very ", "old dog.")]
+    document = read_document(docx(f'<w:p>{runs[0]}<w:ins w:id="1">{runs[1]}</w:ins>{runs[2]}</w:p>'), ".docx")
+    (text,) = document.texts
+    new = document.fill([re.sub("very ?", word, text.replace("dog", "cat"))])
+    with zipfile.ZipFile(io.BytesIO(new)) as archive:
+        body = archive.read("word/document.xml").decode()
+    assert "cat" in body
+    assert ("<w:ins" in body, "</w:ins>" in body) == (bool(word), bool(word))
