@@ -36,8 +36,8 @@ TRACED = ["planted", "ranked by", "one among the first ten", "one is the first",
 REPAIRED = ["planted", "wrong before", "no longer wrong", "right"]
 KINDS = {"term": "rare terms", "phrase": "frequent words, wrong after a certain word only"}
 WAYS = {
-    "agreement": "`trace`: gradients of the 100 nearest",
-    "distance": "nearest states alone",
+    "distance": "`trace`: nearest states",
+    "agreement": "the 100 nearest, by gradients",
     "BM25": "BM25 over sources",
     "BM25 with the word": "the same, of targets with the wrong word",
 }
@@ -250,8 +250,8 @@ def traced_rows(
         seconds.append(time.perf_counter() - began)
         alike = search.rank(each.source, len(pairs))
         ranks = {
-            "agreement": [one.number for one in traced],
-            "distance": [one.number for one in sorted(traced, key=lambda one: one.distance)],
+            "distance": [near.number for near in traced],
+            "agreement": [near.number for near in sorted(traced, key=lambda near: -(near.agreement or 0.0))],
             "BM25": alike,
             "BM25 with the word": [number for number in alike if has_word(pairs[number].target, each.wrong)],
         }

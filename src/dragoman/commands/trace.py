@@ -21,11 +21,10 @@ LEAST_BLEU = -0.2  # what a repair may cost
 
 @dataclass(frozen=True)
 class Options:
-    """Show the training pairs that taught a model a word of its translation, the likeliest first.
+    """Show the training pairs that taught a model a word of its translation, those with the nearest states first.
 
     The memory is one over the training corpus: dragoman remember -m MODEL --training --out MEMORY. A line holds the
-    distance of the pair's state to the model's (the nearer the better), how far the gradients agree, where the pair
-    is, its source and its target.
+    distance of the pair's states, how far its gradient agrees, where the pair is, its source and its target.
 
     Correct the targets in the file of --out, or delete them to drop a pair. --repair then fine-tunes a copy of the
     model for a minute, and says whether the word has changed and what it cost in BLEU (docs/memory.md).

@@ -1,8 +1,9 @@
 """Trace a word of a translation to the training pairs that taught it.
 
 The pairs are those of a memory over the training corpus, whose states are nearest to the model's own before it wrote
-the word. Of the nearest, the gradients say more: a pair taught the word if a small step that makes the word more
-probable makes the same word more probable in the pair, too (Pruthi et al. 2020).
+the word. Gradients are a second opinion: a pair taught the word if a small step that makes the word more probable makes
+the same word more probable in the pair, too (Pruthi et al. 2020). Alone they rank worse than the states
+(docs/notes/memory.md): pairs that the model knows badly have the largest gradients, whatever they are about.
 
 Shapes: T tokens of the word, M numbers of the decoder's output.
 """
@@ -79,24 +80,21 @@ def bare(text: str) -> str:
 
 
 def trace(memory: Memory, inspection: Inspection, word: Word, count: int = 10) -> list[TracedPair]:
-    """Return the pairs of a memory that taught a word of an inspected translation, the likeliest first.
+    """Return the pairs of a memory that taught a word of an inspected translation, the nearest first.
 
-    The nearest COMPARED are ordered by agreement. Raise DragomanError where no pair has the word.
+    The gradients of the first COMPARED are compared. Raise DragomanError where no pair has the word.
     """
-    target = [*inspection.target_tag, *inspection.target.ids]
+    source, target = inspection.source.ids, [*inspection.target_tag, *inspection.target.ids]
     places = [place + len(inspection.target_tag) for place in word.tokens]
-    near = nearest_pairs(memory, inspection.source.ids, target, places)
+    near = nearest_pairs(memory, source, target, places)[:count]
     if not near:
         raise DragomanError(f"no pair of {memory.folder} has '{word.label}' near here: is it of the training corpus?")
-    some = near[:COMPARED]
-    scores = agreements(memory, inspection.source.ids, target, places, some)
-    order = sorted(zip(scores, some, strict=True), key=lambda each: (-each[0], each[1].distance))
-    traced = [*order, *((None, each) for each in near[COMPARED:])]
-    pairs = memory.pairs
+    scores: list[float | None] = [*agreements(memory, source, target, places, near[:COMPARED])]
+    scores += [None] * (len(near) - len(scores))
     return [
         TracedPair(each.number, pair, each.distance, score)
-        for score, each in traced[:count]
-        if (pair := pairs[each.number])
+        for each, score in zip(near, scores, strict=True)
+        if (pair := memory.pairs[each.number])
     ]
 
 
@@ -113,13 +111,13 @@ def nearest_pairs(memory: Memory, source: Ids, target: Ids, places: Sequence[int
     for part in recollection.parts:
         found = part.nearest(keys, min(GATHERED, len(part.tokens)))
         for place, (distances, words, pairs) in enumerate(zip(*found, strict=True)):
-            near = distances < FAR
-            same = near & (words == tokens[place]) & ~recollection.forgotten[pairs]
-            farthest[place] = max(farthest[place], float(distances[near].max(initial=0.0)))
+            there = distances < FAR
+            same = there & (words == tokens[place]) & ~recollection.forgotten[pairs]
+            farthest[place] = max(farthest[place], float(distances[there].max(initial=0.0)))
             for number, distance in zip(pairs[same].tolist(), distances[same].tolist(), strict=True):
                 of_pair = by_pair[number]
                 of_pair[place] = min(distance, of_pair.get(place, distance))
-    found_pairs = [
+    near = [
         Near(
             number,
             float(np.mean([of_pair.get(place, far) for place, far in enumerate(farthest)])),
@@ -127,7 +125,7 @@ def nearest_pairs(memory: Memory, source: Ids, target: Ids, places: Sequence[int
         )
         for number, of_pair in by_pair.items()
     ]
-    return sorted(found_pairs, key=lambda each: (each.distance, each.number))
+    return sorted(near, key=lambda each: (each.distance, each.number))
 
 
 def agreements(memory: Memory, source: Ids, target: Ids, places: Sequence[int], near: Sequence[Near]) -> list[float]:
