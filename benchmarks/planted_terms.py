@@ -101,15 +101,15 @@ def candidates(pairs: Pairs) -> Iterator[tuple[str, str, list[int]]]:
 def plant(pairs: Pairs, terms: int, phrases: int, seed: int = 1) -> tuple[Pairs, list[Planted]]:
     """Return the pairs with wrong words in some, and what was planted. No pair is part of two."""
     random = Random(seed)
-    found = sorted(candidates(pairs))
-    random.shuffle(found)
+    chosen = sorted(candidates(pairs))
+    random.shuffle(chosen)
     counts = Counter(word for _, target in pairs for word in words(target))
-    rights = {right for _, right, _ in found}
+    rights = {right for _, right, _ in chosen}
     wrongs = sorted(word for word, n in counts.items() if n in RARE and word not in rights and len(word) > 2)
     random.shuffle(wrongs)
     left, used, named = {"term": terms, "phrase": phrases}, set[int](), set[str]()
     taught, gone, planted = dict(enumerate(pairs)), set[int](), list[Planted]()
-    for kind, right, numbers in found:
+    for kind, right, numbers in chosen:
         if not left[kind] or right in named or used & {*numbers} or len(numbers) < 2:
             continue
         capital = right[:1].isupper()
@@ -284,6 +284,6 @@ def right_target(memory: Memory, planted: Planted, number: int) -> str:
     return exchange(pair.target, planted.wrong, planted.right)
 
 
-def share(count: int, of: Sequence[object]) -> str:
+def share(count: int, some: Sequence[object]) -> str:
     """Return a number as a share of some things."""
-    return f"{100 * count / max(len(of), 1):.0f} %"
+    return f"{100 * count / max(len(some), 1):.0f} %"

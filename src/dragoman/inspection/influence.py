@@ -109,8 +109,8 @@ def nearest_pairs(memory: Memory, source: Ids, target: Ids, places: Sequence[int
     by_pair: defaultdict[int, dict[int, float]] = defaultdict(dict)
     farthest = [0.0] * len(tokens)
     for part in recollection.parts:
-        found = part.nearest(keys, min(GATHERED, len(part.tokens)))
-        for place, (distances, words, pairs) in enumerate(zip(*found, strict=True)):
+        states = part.nearest(keys, min(GATHERED, len(part.tokens)))
+        for place, (distances, words, pairs) in enumerate(zip(*states, strict=True)):
             there = distances < FAR
             same = there & (words == tokens[place]) & ~recollection.forgotten[pairs]
             farthest[place] = max(farthest[place], float(distances[there].max(initial=0.0)))
