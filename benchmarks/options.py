@@ -228,6 +228,31 @@ class Confidence:
 
 
 @dataclass(frozen=True)
+class PlantedTerms:
+    """Plant wrong words in training pairs, and count how often `dragoman trace` finds the pairs that taught a word.
+
+    Then all of them are corrected, and the model is repaired. A folder that is there already is used again.
+
+    $ python -m benchmarks planted-terms --train train.tsv --dev dev.tsv --test test.tsv --minutes 5
+    """
+
+    train: Annotated[str, tyro.conf.arg(metavar="TSV")]
+    "sentence pairs to learn from"
+    dev: Annotated[str, tyro.conf.arg(metavar="TSV")]
+    "sentence pairs to validate on"
+    test: Annotated[str, tyro.conf.arg(metavar="TSV")]
+    "sentence pairs to translate and score"
+    out: str = "runs/planted-terms"
+    "folder for the corpus, the runs and the memory"
+    minutes: float = 5.0
+    "minutes of training"
+    repair_minutes: float = 1.0
+    "minutes of the repair"
+    threads: int = 1
+    "CPU threads"
+
+
+@dataclass(frozen=True)
 class Remembering:
     """Measure what a memory of approved pairs gains in a new domain, what it leaves alone, and what it costs.
 
@@ -281,6 +306,7 @@ MEASUREMENTS = {
     "serving": Serving,
     "verbatim": Verbatim,
     "confidence": Confidence,
+    "planted-terms": PlantedTerms,
     "remembering": Remembering,
     "cleaning": Cleaning,
 }

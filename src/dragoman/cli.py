@@ -26,6 +26,7 @@ COMMANDS = {
     "align": "show which target word translates which source word",
     "info": "show what a model or a preset consists of, and what it costs",
     "inspect": "draw what a model attended to while it translated",
+    "trace": "show which training pairs taught a model a word, and repair it",
     "lab": "run experiments on claims about Transformers: figures, tables, one report",
     "insight": "show how a model learned: gradients, updates, attention over its checkpoints",
     "import": "make a model of Hugging Face, Marian or fairseq one of ours",

@@ -57,6 +57,7 @@ SECTIONS = {
         "label-smoothing": "smoothed targets: the best loss that can be reached, and what they do to probabilities",
         "length-penalty": "beam search and the length penalty",
         "calibration": "probability is not truth: words, outputs of a search, length; with and without smoothing",
+        "memory": "what a memory of approved pairs can do without training, new words, and what it cannot, a new order",
     },
 }
 

@@ -31,6 +31,7 @@ from dragoman_lab import (
     length_penalty,
     long_range,
     masks,
+    memory,
     norms,
     order,
     parallel,
@@ -430,6 +431,18 @@ def calibration_results() -> list[Claims]:
     return [claimed, contrary]
 
 
+def memory_results() -> list[Claims]:
+    def right(*of_each: tuple[float, float, float]) -> Claims:
+        """Without a memory, with the largest, after training: changed words, others, reversed ones."""
+        names = ("0", str(max(memory.SIZES)), memory.TRAINED)
+        return memory.claims({name: memory.Right(*each) for name, each in zip(names, of_each, strict=True)})
+
+    return [
+        right((0.0, 0.98, 0.1), (0.99, 0.98, 0.1), (1.0, 1.0, 0.8)),
+        right((0.0, 0.98, 0.1), (0.5, 0.9, 0.8), (1.0, 1.0, 0.8)),
+    ]
+
+
 def self_focus_results() -> list[Claims]:
     return [
         self_focus.claims(dict(zip(self_focus.WAYS, own, strict=True)), 1 / 3)
@@ -521,7 +534,7 @@ KNOWN = {
     "embedding": "yyyy", "sinusoids": "yyynyy", "position-schemes": "yny", "learned-positions": "????ny",
     "sum-or-concat": "yyy?", "residuals": "yyynyy??", "norms": "yyny?", "pre-post-norm": "yyy???",
     "feed-forward": "yyy???", "complexity": "yyy??", "restricted": "yy?", "table-3": "yyy", "schedule": "y?",
-    "label-smoothing": "y???", "length-penalty": "y??y",
+    "label-smoothing": "y???", "length-penalty": "y??y", "memory": "???",
 }  # fmt: skip
 
 

@@ -53,6 +53,8 @@ class Options:
     "tag to put in front of the text, for models trained with tags"
     target_tag: str = ""
     "tag that the translation begins with, such as its language, for models trained with such tags; it is not shown"
+    memory: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    "approved pairs that the model remembers (docs/memory.md), for --view memory, --html and --json"
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "figure to draw: .svg, .png or .pdf; default: VIEW.svg, such as map.svg, or none with --html or --json"
     html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
@@ -60,7 +62,18 @@ class Options:
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print everything as JSON, with all weights"
     view: Literal[
-        "map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks", "stages", "lines", "words"
+        "map",
+        "grid",
+        "tree",
+        "heads",
+        "probabilities",
+        "occlusion",
+        "positions",
+        "masks",
+        "stages",
+        "lines",
+        "words",
+        "memory",
     ] = "map"
     "what the figure shows (docs/inspecting.md)"
     sample: Annotated[tuple[str, ...], tyro.conf.arg(metavar="CORPUS ...")] = ()
@@ -96,7 +109,7 @@ def main(arguments: list[str]) -> None:
         check_format(out)
     if options.html:
         require_no_folder(options.html)
-    translator = Translator.load(options.model, options.search, target_tag=options.target_tag)
+    translator = Translator.load(options.model, options.search, memory=options.memory, target_tag=options.target_tag)
     name = Path(options.model).absolute().name
     if options.sample:
         assert out
@@ -123,8 +136,10 @@ def main(arguments: list[str]) -> None:
         files.append(options.html)
     if options.json:
         from dragoman.inspection.export import as_dict, weights_as_dict
+        from dragoman.inspection.origins import origins_as_dicts, word_origins
 
-        print_json(as_dict(inspection) | weights_as_dict(inspection))
+        memory = {"memory": origins_as_dicts(word_origins(translator, inspection))} if options.memory else {}
+        print_json(as_dict(inspection) | weights_as_dict(inspection) | memory)
     else:
         print(inspection.target.text)
     for file in files:
@@ -190,5 +205,7 @@ def check_options(options: Options, out: Path | None) -> None:
                 f"--view {options.view}" if out else "a page or JSON, which contain everything; for a figure, add --out"
             )
             raise UsageError(f"--{flag} cannot be used with {figure}")
+    if options.view == "memory" and not options.memory:
+        raise UsageError("--view memory needs --memory, a folder made by dragoman remember")
     if options.view != "map" and not out:
         raise UsageError(f"--view {options.view} draws a figure: name its file with --out")

@@ -16,6 +16,7 @@ from torch import Tensor
 from dragoman.inspection.export import as_dict
 from dragoman.inspection.inspection import KINDS, Inspection
 from dragoman.inspection.occlusion import Occlusion, occlusion
+from dragoman.inspection.origins import origins_as_dicts, word_origins
 from dragoman.inspection.panels import panel_data
 from dragoman.inspection.plots.positions import PositionalEncoding, added_positions
 from dragoman.model import Model
@@ -45,10 +46,12 @@ def inspection_page(inspection: Inspection, translator: Translator, untrained: M
     tokens = len(source.words) * (len(source.tokens) + len(target.tokens))
     losses = occlusion(model, inspection) if tokens <= MAX_SCORED else None
     positions = added_positions(model, max(SHOWN_POSITIONS, len(source.tokens)))
+    panels = panel_data(translator, inspection, untrained)
+    memory = origins_as_dicts(word_origins(translator, inspection)) if translator.memory else None
     return render_page(
         "page",
         ("theme.css", "figures.css", "page.css"),
-        data=page_data(inspection, losses, positions) | panel_data(translator, inspection, untrained),
+        data=page_data(inspection, losses, positions) | panels | {"memory": memory},
         strings=page_strings(),
     )
 

@@ -17,9 +17,11 @@ from dragoman.inspection.heads import head_statistics
 from dragoman.inspection.inspect import inspect
 from dragoman.inspection.inspection import KINDS, Aggregate, Inspection, map_title
 from dragoman.inspection.occlusion import occlusion
+from dragoman.inspection.origins import word_origins
 from dragoman.inspection.plots.embeddings import embedding_figure
 from dragoman.inspection.plots.lines import line_figure
 from dragoman.inspection.plots.maps import Mask, map_grid, mask_figure
+from dragoman.inspection.plots.origins import origin_figure
 from dragoman.inspection.plots.positions import position_figure
 from dragoman.inspection.plots.stages import stage_figure
 from dragoman.inspection.plots.tables import number_table, probability_table
@@ -32,7 +34,18 @@ from dragoman.text.speech import Language, Say, say_english, speaker
 from dragoman.translation.translator import Translator
 
 View = Literal[
-    "map", "grid", "tree", "heads", "probabilities", "occlusion", "positions", "masks", "stages", "lines", "words"
+    "map",
+    "grid",
+    "tree",
+    "heads",
+    "probabilities",
+    "occlusion",
+    "positions",
+    "masks",
+    "stages",
+    "lines",
+    "words",
+    "memory",
 ]
 # The statistics of a head, and the headings of their columns.
 STATISTICS = {
@@ -245,8 +258,18 @@ def view_figure(
         "stages": lambda: stage_figure(head_stages(translator, inspection, kind, layer, stages_head), end),
         "lines": lambda: attention_lines(inspection, kind, layer, head, subwords=subwords),
         "words": lambda: word_figure(translator, inspection),
+        "memory": lambda: memory_figure(translator, inspection),
     }
     return figures[view]()
+
+
+def memory_figure(translator: Translator, inspection: Inspection) -> Figure:
+    """Return the pairs of the memory that speak for each word. Raise UsageError where the translator has none."""
+    caption = (
+        "pairs of the memory whose states before the word are nearest to the model's, and have the same word; "
+        f"probability: what the memory added; {caption_end(inspection)}"
+    )
+    return origin_figure(word_origins(translator, inspection), caption)
 
 
 def word_figure(translator: Translator, inspection: Inspection) -> Figure:
