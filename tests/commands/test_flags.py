@@ -53,7 +53,8 @@ FLAGS = {
     "translate": f"""
 -m --model --ensemble -i --input -o --output --input-format --output-format
 --word-scores --alignment --confidence --min-confidence --text-key --translate-key --all --as-lines
---tag --target-tag --prefix --glossary --memory --swap-numbers --origins --forbid --forbid-exact --placeholders --no-placeholders
+--tag --target-tag --prefix --glossary --memory --swap-numbers --origins
+--forbid --forbid-exact --placeholders --no-placeholders
 --keep-numbers --no-keep-numbers --keep --keep-file
 --detect-faults --no-detect-faults --sentence-case --no-sentence-case --visible-characters --no-visible-characters
 --engine --compute-type --device --threads --quiet {SEARCH}
