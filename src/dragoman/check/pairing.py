@@ -19,11 +19,9 @@ SIZES = np.array([0, 1, 2, 3, 4, 5, 6, 8, 10, 14])
 JUDGED = 3  # words that a pair must have on each side to be judged alone
 SPREADS = 3.0  # below the median of its size, in distances from there to the 16th percentile
 BY_CHANCE = 0.96  # share of wrong pairs of its size that score less than a pair may
-# The same for a mismatch: the most by which hardly more pairs are dropped than, by their number below half of the
-# wrong pairs, are wrong. So few good ones are lost where there are many to find, and none where there are none.
-CHANCES = np.array([BY_CHANCE, 0.92, 0.88, 0.84, 0.8, 0.75, 0.7, 0.6, 0.5])
-FEWEST_WRONG = 5  # below half of the wrong pairs
-PRECISION = 0.99
+# Share of the pairs that score less, from which they are mismatches. Of human translations at most 0.2 % do, half of
+# them because they are loose: where there are so few, they are only doubtful.
+MANY = 0.01
 APART = 3.0  # nats between that and the 16th percentile of pairs, where words tell much
 DOUBTED = 0.95  # the same for a single row of a slip
 SAMPLE = 10_000  # wrong pairs
@@ -44,8 +42,8 @@ class Judgement:
     """Say of the n rows of a corpus what their words tell."""
 
     scores: np.ndarray  # (n,) in nats: above 0 speaks for a pair
-    mismatch: np.ndarray  # (n,), bool
-    doubtful: np.ndarray  # (n,), bool: perhaps a mismatch
+    doubtful: np.ndarray  # (n,), bool
+    many: bool  # whether they are so many that they are mismatches
     unknown: np.ndarray  # (n, 2), bool: a side has words, and none that another row has
     offsets: np.ndarray  # (n,): the target of a source is as many rows further down; LOST: nowhere near
     telling: bool  # whether there was enough to learn from
@@ -56,10 +54,9 @@ class Judgement:
         return (self.offsets != 0) & (self.offsets != LOST)
 
     def hits(self, realigned: np.ndarray) -> list[Hits]:
-        """Return the hits of 'mismatch', 'doubtful', 'slipped' and 'realigned'; the last are given, (n,), bool."""
+        """Return the hits of 'mismatch' or 'doubtful', 'slipped' and 'realigned'; the last are given, (n,), bool."""
         return [
-            Hits("mismatch", self.mismatch, scores=self.scores),
-            Hits("doubtful", self.doubtful & ~self.mismatch, scores=self.scores),
+            Hits("mismatch" if self.many else "doubtful", self.doubtful, scores=self.scores),
             Hits("slipped", (self.offsets != 0) & ~realigned),
             Hits("realigned", realigned),
         ]
@@ -79,9 +76,9 @@ class PairJudge:
         """Learn it from rows, those with text on both sides. hashes (n,): of all rows, the same in each process."""
         self.sides, rows = sides, np.flatnonzero(has_text)
         self.lexicon = Lexicon(*sides, rows, hashes) if len(rows) >= FEWEST else None
-        self.limits = np.full((len(CHANCES), len(SIZES)), -np.inf)  # below it a pair may be a mismatch, by size
+        self.limits = np.full(len(SIZES), -np.inf)  # below it a pair is doubtful, by size
         self.doubts = np.full(len(SIZES), -np.inf)
-        self.certain = -1  # which of the limits tells mismatches
+        self.many = False  # whether so many are that they are mismatches
         self.telling = False
         self.scores = np.zeros(len(has_text))
         if self.lexicon:
@@ -94,16 +91,13 @@ class PairJudge:
                 here, wrong = scores[sizes == size], chance[of_chance == size]
                 if len(here) >= FEW_PAIRS <= len(wrong):
                     median, low = np.quantile(here, [0.5, 0.16])
-                    by_chance = np.quantile(wrong, CHANCES)
-                    if by_chance[0] < low - APART:
-                        self.limits[:, size] = np.minimum(median - SPREADS * (median - low), by_chance)
-                        self.doubts[size] = np.quantile(wrong, DOUBTED)
-            self.telling = bool(np.isfinite(self.limits[0, sizes]).mean() > 0.5)
-            below = np.count_nonzero((scores < self.limits[:, sizes]) & (SIZES[sizes] >= JUDGED), axis=1)
-            expected = 2 * below[-1] * CHANCES
-            certain = below * PRECISION <= expected + 2 * np.sqrt(below[-1])  # a standard deviation
-            if below[-1] >= FEWEST_WRONG:
-                self.certain = int(certain.argmax())
+                    doubted, by_chance = np.quantile(wrong, [DOUBTED, BY_CHANCE])
+                    if by_chance < low - APART:
+                        self.limits[size] = min(median - SPREADS * (median - low), by_chance)
+                        self.doubts[size] = doubted
+            self.telling = bool(np.isfinite(self.limits[sizes]).mean() > 0.5)
+            judged = SIZES[sizes] >= JUDGED
+            self.many = bool((scores < self.limits[sizes])[judged].mean() > MANY) if judged.any() else False
 
     @staticmethod
     def sizes(sides: tuple[Words, Words], source_rows: np.ndarray, target_rows: np.ndarray) -> np.ndarray:
@@ -115,24 +109,21 @@ class PairJudge:
         """Judge a corpus. learned_from: the number of its first row among those that were learned from, or None."""
         size = len(has_text)
         unknown = np.zeros((size, 2), bool)
-        mismatch, doubted = np.zeros((2, size), bool)
-        judgement = Judgement(np.zeros(size), mismatch, doubted, unknown, np.zeros(size, np.int8), self.telling)
+        doubted = np.zeros(size, bool)
+        judgement = Judgement(np.zeros(size), doubted, self.many, unknown, np.zeros(size, np.int8), self.telling)
         if not self.lexicon or not self.telling:
             return judgement
         rows = np.flatnonzero(has_text)
         sizes = self.sizes(sides, rows, rows)
         scores = self.lexicon.scores(*sides, rows, rows) if learned_from is None else self.scores[rows + learned_from]
         judgement.scores[rows] = scores
-        doubted[rows] = (scores < self.limits[0, sizes]) & (SIZES[sizes] >= JUDGED)
-        if self.certain >= 0:
-            mismatch[rows] = doubted[rows] & (scores < self.limits[self.certain, sizes])
+        doubted[rows] = (scores < self.limits[sizes]) & (SIZES[sizes] >= JUDGED)
         judgement.unknown[rows] = self.lexicon.unknown(*sides, rows, learned_from)
         doubtful = np.zeros(size, bool)
         doubtful[rows] = scores < self.doubts[sizes]
         for first, last in zones(doubtful):
             judgement.offsets[first:last] = self.find_offsets(sides, first, last)
         judgement.offsets[~has_text] = 0
-        mismatch &= judgement.offsets == 0
         doubted &= judgement.offsets == 0
         return judgement
 
