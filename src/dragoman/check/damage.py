@@ -64,7 +64,7 @@ def wrong_language(column: TextColumn, profile: Profile, number: int, strange: n
         return np.zeros(len(rows), bool)
     for row in np.flatnonzero(rows):
         words = column.texts[row].split()
-        rows[row] = sum(word[0].isupper() for word in words) <= CAPITALS * len(words)
+        rows[row] = sum(word != word.lower() for word in words) <= CAPITALS * len(words)
         if rows[row]:
             scores = log_likelihoods(column.texts[row])
             rows[row] = max(scores.values()) - scores[usual] > SURE
