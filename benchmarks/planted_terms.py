@@ -145,14 +145,14 @@ class BM25:
 
     def rank(self, text: str, count: int) -> list[int]:
         """Return the numbers of the texts that are most like another one."""
-        scores: Counter[int] = Counter()
+        scores: defaultdict[int, float] = defaultdict(float)
         for word in words(text.casefold()):
             places = self.places.get(word, set())
             rarity = math.log(1 + (len(self.counts) - len(places) + 0.5) / (len(places) + 0.5))
             for place in places:
                 often, length = self.counts[place][word], self.lengths[place] / self.mean
                 scores[place] += rarity * often * (self.k + 1) / (often + self.k * (1 - self.b + self.b * length))
-        return [place for place, _ in scores.most_common(count)]
+        return sorted(scores, key=lambda place: -scores[place])[:count]
 
 
 def benchmark(train: str, dev: str, test: str, out: str, minutes: float, repair_minutes: float, threads: int) -> str:

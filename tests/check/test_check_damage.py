@@ -10,10 +10,15 @@ import pytest
 from conftest import write_tsv
 from hostile import CLEAN, jsonl
 
+from dragoman.check import lexicon
+from dragoman.check.corpora import check_into, first_readings
+from dragoman.check.detectors import CheckLimits
+from dragoman.check.first_reading import read_first, reading_of_kept
 from dragoman.check.lexicon import Lexicon, Words
 from dragoman.check.rules import RULES
 from dragoman.cli import main
 from dragoman.data.corpus import Pair, read_corpus
+from dragoman.data.spec import CorpusSpec
 from dragoman.demo.phrasebook import phrasebook
 
 BOOK = {target: phrasebook("en", target, per_template=14, seed=1).train for target in ("de", "ko")}
@@ -61,7 +66,8 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize(("rule", "pair"), DAMAGED.values(), ids=DAMAGED)
-def test_damaged_text_is_found_and_no_other(check, tmp_path: Path, rule: str, pair: Pair):
+def test_damaged_text_is_found_and_no_other(check, tmp_path: Path, monkeypatch, rule: str, pair: Pair):
+    monkeypatch.setattr(lexicon, "MANY_PAIRS", 1000)
     write_tsv(tmp_path / "a.tsv", [*BOOK["de"][:AT], pair, *BOOK["de"][AT + 1 :]])
     assert lines(check("a.tsv"), rule) == [AT + 1]
 
@@ -87,7 +93,7 @@ def test_good_pairs_are_not_lost(check, tmp_path: Path, target: str):
 def test_target_that_is_cut_off_is_found(check, tmp_path: Path):
     pairs = [(f"{source.strip('.?!')}.", f"{target.strip('.?!')}.") for source, target in BOOK["de"]]
     place = next(place for place, (source, _) in enumerate(pairs) if len(source) > 45)
-    cut = pairs[place][1][: len(pairs[place][1]) // 3].rstrip(" ,")
+    cut = pairs[place][1][: len(pairs[place][1]) // 5].rstrip(" ,")
     write_tsv(tmp_path / "a.tsv", [*pairs[:place], (pairs[place][0], cut), *pairs[place + 1 :]])
     assert lines(check("a.tsv"), "cut-off") == [place + 1]
     write_tsv(tmp_path / "a.tsv", [(source, target.strip(".")) for source, target in pairs])  # where none has a stop
@@ -117,11 +123,11 @@ def test_pair_is_no_evidence_for_itself():
     texts = [[1, 2], [1, 2], [3, 4], [5]]
     sides = words_of(texts), words_of([[word + 10 for word in text] for text in texts])
     rows = np.arange(len(texts))
-    lexicon = Lexicon(*sides, rows, rows)
-    scores = lexicon.scores(*sides, rows, rows, 0)
+    learned = Lexicon(*sides, rows, rows)
+    scores = learned.scores(*sides, rows, rows, 0)
     assert scores[0] == scores[1] > 0
     assert np.allclose(scores[2:], 0)  # nobody else has these words
-    assert np.all(lexicon.scores(*sides, rows, rows)[2:] > 0)  # the control: as evidence for itself
+    assert np.all(learned.scores(*sides, rows, rows)[2:] > 0)  # the control: as evidence for itself
 
 
 @pytest.mark.parametrize("target", BOOK)
@@ -212,6 +218,26 @@ def test_rejected_pairs_of_later_passes_have_their_first_lines(check, tmp_path: 
     out = rejected(tmp_path / "out.tsv")
     assert [int(row[3]) for row in out] == [*range(92, 102), *range(87, 92)]
     assert all(float(row[5].removeprefix("length-ratio=")) > 3 for row in out)
+
+
+def test_next_pass_knows_what_reading_the_draft_again_would_tell(tmp_path: Path):
+    pairs = [*BOOK["de"][:300], ("", ""), (" ", "\t"), ("", "x"), *(pair for _, pair in DAMAGED.values()), ("a b", "c")]
+    names = [str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")]
+    for name, some in zip(names, (pairs[:310], [*pairs[310:], BOOK["de"][3], ("Das", "ist")]), strict=True):
+        Path(name).write_bytes(jsonl(some))
+    sets = {"train": tuple(CorpusSpec((name,)) for name in names)}
+    readings = first_readings(sets)
+    draft = tmp_path / "draft.tsv"
+    _, cleaning = check_into(draft, sets, CheckLimits(), draft, readings)
+    kept = reading_of_kept(readings["train"], np.concatenate(cleaning.rows), cleaning.lost)
+    read = read_first(CorpusSpec((str(draft),)), kept.profile.alphabet, False)
+    for name in ("has_text", "pairs", "sources", "lengths", "loose", "numbers"):
+        assert np.array_equal(getattr(kept, name), getattr(read, name)), name
+    for mine, others in zip(kept.profile.counts, read.profile.counts, strict=True):
+        assert np.array_equal(mine, others)
+    for side in range(2):
+        assert np.array_equal(kept.words[side].hashes, read.words[side].hashes)
+        assert np.array_equal(kept.words[side].starts, read.words[side].starts)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,12 @@ from typing import Protocol, TextIO
 
 import numpy as np
 
+from dragoman.check.characters import Alphabet
 from dragoman.check.columns import RowBlock
 from dragoman.check.detectors import Hits
+from dragoman.check.profile import Profile
 from dragoman.check.rules import RULES
-from dragoman.data.lines import display_path
+from dragoman.data.lines import Row, display_path
 from dragoman.data.spec import CorpusSpec
 
 COLUMNS = ("source", "target", "corpus", "line", "reasons", "score", "same as")  # of the file of rejected pairs
@@ -52,6 +54,9 @@ class Cleaning:
     realign: bool = False  # undo slips
     draft: Origins | None = None  # of the rows that are read; None: they are those of the corpora
     written: Origins = field(default_factory=Origins)
+    rows: list[np.ndarray] = field(default_factory=list)  # that are written, among all; -1: a blank line
+    read: int = 0
+    lost: Profile = field(default_factory=lambda: Profile(Alphabet()))  # of rows that are not written, or blank
 
     def origin(self, spec: CorpusSpec, number: int) -> Origin:
         """Return where a row of a corpus, or of the draft, stood at first."""
@@ -61,6 +66,7 @@ class Cleaning:
         """Write a blank line between two corpora: as the end of a file, it ends a document."""
         self.clean.write("\n")
         self.written.append(NOWHERE)
+        self.rows.append(np.array([-1]))
 
     def write(self, spec: CorpusSpec, block: RowBlock, keep: np.ndarray, hits: list[Hits], above: Above) -> None:
         """Write the rows with True in `keep` (n,) as clean pairs, those without text as the blank lines they are.
@@ -68,6 +74,10 @@ class Cleaning:
         The others are rejected for the hits. above: the origins of the rows of the set that rows may repeat.
         """
         sources, targets = (column.texts for column in block.columns)
+        self.rows.append(self.read + np.flatnonzero(keep))
+        self.read += len(block)
+        if lost := [Row(0, sources[row], targets[row]) for row in np.flatnonzero(~(keep & block.has_text))]:
+            self.lost.learn(RowBlock(lost))
         for row in range(len(block)):
             origin = self.origin(spec, block.numbers[row])
             if keep[row]:

@@ -9,7 +9,7 @@ from operator import eq
 import numpy as np
 
 from dragoman.data.lines import Row
-from dragoman.data.normal_form import normal_form
+from dragoman.data.normal_form import normal_forms
 
 ROWS = 8192
 CHARACTERS = 1 << 20  # of a block, about
@@ -24,8 +24,9 @@ class TextColumn:
     """
 
     def __init__(self, texts: list[str]):
-        self.has_tab = np.fromiter(("\t" in text for text in texts), bool, len(texts))  # (n,)
-        if self.has_tab.any():
+        self.has_tab = np.zeros(len(texts), bool)  # (n,)
+        if "\t" in "".join(texts):
+            self.has_tab[:] = ["\t" in text for text in texts]
             texts = [text.replace("\t", " ") for text in texts]
         self.texts = texts
         self.lengths = np.fromiter(map(len, texts), np.int64, len(texts))  # (n,)
@@ -38,7 +39,7 @@ class TextColumn:
         stripped = np.fromiter(map(len, map(str.strip, self.texts)), np.int64, len(texts))
         self.has_text = stripped > 0  # (n,)
         self.outer_space = stripped < self.lengths  # (n,)
-        normal = [normal_form(text) for text in self.texts]  # as the tokenizer sees them
+        normal = normal_forms(self.texts)  # as the tokenizer sees them
         self.is_normal = np.fromiter(map(eq, self.texts, normal), bool, len(texts))  # (n,)
         self.hashes = np.fromiter(map(hash, normal), np.int64, len(texts))  # (n,)
 
@@ -74,7 +75,7 @@ class TextColumn:
         """
         codes = self.codes.astype(np.uint32)
         mixed = codes * np.uint32(0x85EBCA6B)
-        mixed[1:] ^= codes[:-1] * np.uint32(0x9E3779B1)
+        mixed ^= np.concatenate([codes[-1:], codes[:-1]]) * np.uint32(0x9E3779B1)  # the last one is a line feed
         mixed[:-1] ^= codes[1:] * np.uint32(0xC2B2AE35)
         mixed *= np.uint32(0x27D4EB2F)
         return mixed >> np.uint32(33 - buckets.bit_length())

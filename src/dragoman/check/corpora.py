@@ -12,8 +12,8 @@ from dragoman.check.characters import Alphabet
 from dragoman.check.cleaning import COLUMNS, Cleaning, Origin, Origins
 from dragoman.check.columns import RowBlock, row_blocks
 from dragoman.check.detectors import CheckLimits, Hits, detect
-from dragoman.check.first_reading import FirstReading, UsualPairs, find_repeats, read_first
-from dragoman.check.profile import SHORT
+from dragoman.check.first_reading import FirstReading, UsualPairs, find_repeats, read_first, reading_of_kept
+from dragoman.check.profile import SHORT, Profile
 from dragoman.check.report import LONGEST_EXAMPLE, MAX_EXAMPLES, MAX_LOCATIONS, CheckedCorpus, CheckReport, Example
 from dragoman.check.rules import RULES
 from dragoman.check.slips import find_slips, realigned
@@ -32,18 +32,22 @@ UNFIT = {"unreadable", "line-counts", "direction"}
 LEAVE_OUT = {"utf-8", "columns", "record", "fuzzy", "obsolete", "unfinished", "plural", "language", "unmatched"}
 
 CorpusSets = Mapping[str, tuple[CorpusSpec, ...]]  # "train" first, then "dev" and "test" where there are any
+Readings = dict[str, list[FirstReading]]  # of the same sets
 
 
 def check(
-    sets: CorpusSets, limits: CheckLimits, cleaning: Cleaning | None = None, max_locations: int | None = MAX_LOCATIONS
+    sets: CorpusSets,
+    limits: CheckLimits,
+    cleaning: Cleaning | None = None,
+    max_locations: int | None = MAX_LOCATIONS,
+    readings: Readings | None = None,
 ) -> CheckReport:
     """Return what is wrong with the corpora. With `cleaning`, write the pairs of "train" that no rule drops.
 
     A corpus that cannot be read to its end is reported, not raised. max_locations: that are kept for each rule, or
-    None for all.
+    None for all. readings: as `first_readings` returns them.
     """
-    alphabet = Alphabet()
-    readings = {name: [read_first(spec, alphabet, len(sets) > 1) for spec in specs] for name, specs in sets.items()}
+    readings = readings or first_readings(sets)
     usual = UsualPairs(readings["train"])
     report = CheckReport(max_locations=max_locations)
     for index, (name, specs) in enumerate(sets.items()):
@@ -96,6 +100,12 @@ def check(
                 if not corpus.pairs and report.count("error") == errors:
                     report.add("no-pairs", [spec.name], example="" if corpus.rows else f"{spec.name}: nothing in it")
     return report
+
+
+def first_readings(sets: CorpusSets) -> Readings:
+    """Read the corpora of all sets for the first time."""
+    alphabet = Alphabet()
+    return {name: [read_first(spec, alphabet, len(sets) > 1) for spec in specs] for name, specs in sets.items()}
 
 
 class Rows:
@@ -202,7 +212,8 @@ def check_and_clean(
         if audit and rejected:
             with name_errors(rejected, audit):
                 audit.write_text("\t".join(COLUMNS) + "\n", encoding="utf-8")
-        first, origins = check_into(drafts[0], sets, limits, out, audit, realign, None, max_locations)
+        readings = first_readings(sets)
+        first, cleaning = check_into(drafts[0], sets, limits, out, readings, audit, realign, None, max_locations)
         report = first
         if UNFIT & report.findings.keys():
             return report, 0
@@ -211,7 +222,11 @@ def check_and_clean(
                 break
             drafts.reverse()
             draft = {**sets, "train": (CorpusSpec((str(drafts[1]),)),)}
-            report, origins = check_into(drafts[0], draft, limits, out, audit, False, origins)
+            if realign and not again:
+                readings = first_readings(draft)
+            else:
+                readings["train"] = [reading_of_kept(readings["train"], np.concatenate(cleaning.rows), cleaning.lost)]
+            report, cleaning = check_into(drafts[0], draft, limits, out, readings, audit, False, cleaning.written)
             for corpus in report.corpora:
                 if corpus.set == "train":
                     first.dropped_later += corpus.dropped
@@ -233,18 +248,20 @@ def check_into(
     sets: CorpusSets,
     limits: CheckLimits,
     out: Path,
+    readings: Readings,
     audit: Path | None = None,
     realign: bool = False,
     origins: Origins | None = None,
     max_locations: int | None = MAX_LOCATIONS,
-) -> tuple[CheckReport, Origins]:
+) -> tuple[CheckReport, Cleaning]:
     """Check corpora and write clean pairs, as `check` does, to the file `draft`; add those dropped to `audit`.
 
-    Return the report, and the origins of what was written. An OSError about the draft names `out`.
+    Return the report, and what was written. An OSError about the draft names `out`.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(name_errors(out, draft))
         clean = stack.enter_context(draft.open("w", encoding="utf-8", newline=""))
         rejected = stack.enter_context(audit.open("a", encoding="utf-8", newline="")) if audit else None
         cleaning = Cleaning(clean, rejected, realign, origins)
-        return check(sets, limits, cleaning, max_locations), cleaning.written
+        cleaning.lost = Profile(readings["train"][0].profile.alphabet)
+        return check(sets, limits, cleaning, max_locations, readings), cleaning

@@ -25,7 +25,7 @@ STRANGE, GARBAGE = 1.35, 3.0  # nats per character by which a text is less likel
 FEW_SIGNS = 8  # that may well be no words
 LONG_ENOUGH = 25  # characters, for its language
 SURE = 20.0  # nats by which another language is likelier than the usual one
-CAPITALS = 0.35  # share of words with a capital, above which a text may be a list of names: SURE counts twice
+CAPITALS = 0.4  # share of words with a capital, above which a text may be a list of names
 
 
 def mojibake(column: TextColumn) -> np.ndarray:
@@ -50,7 +50,7 @@ def lost_letters(column: TextColumn, other: TextColumn, share: float) -> np.ndar
         text, beside = column.texts[row][:CHECKED], other.texts[row]
         marks = text.count("?")
         many = FEWEST_LOST <= marks > LOST_SHARE * len(text.replace(" ", "")) and marks > 2 * beside.count("?")
-        rows[row] = many or (share > ACCENTED and any(match[0] not in beside for match in LOST.finditer(text)))
+        rows[row] = many or (share > ACCENTED and bool(LOST.search(text)) and not LOST.search(beside))
     return rows
 
 
@@ -64,9 +64,10 @@ def wrong_language(column: TextColumn, profile: Profile, number: int, strange: n
         return np.zeros(len(rows), bool)
     for row in np.flatnonzero(rows):
         words = column.texts[row].split()
-        names = sum(word[0].isupper() for word in words) > CAPITALS * len(words)
-        scores = log_likelihoods(column.texts[row])
-        rows[row] = max(scores.values()) - scores[usual] > (2 * SURE if names else SURE)
+        rows[row] = sum(word != word.lower() for word in words) <= CAPITALS * len(words)
+        if rows[row]:
+            scores = log_likelihoods(column.texts[row])
+            rows[row] = max(scores.values()) - scores[usual] > SURE
     return rows
 
 

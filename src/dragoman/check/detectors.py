@@ -27,12 +27,12 @@ SWAPPED = -10.0
 ONE_LANGUAGE = -40.0
 PER_CHARACTER = -0.3
 HALF_TRANSLATED = -30.0  # of a half of a text
-CUT_OFF = 0.55  # of the usual length of a target
+CUT_OFF = 0.45  # of the usual length of a target
 LONG_SOURCE = 30  # characters of a source whose target may be cut off
-UNUSUAL_END = 0.05  # share of the sources with a full stop whose target has none
+UNUSUAL_END = 0.03  # share of the sources with a full stop whose target has none
 DOUBLED = 1.4  # times the usual ratio of lengths
 LONG_DOUBLE, DISTINCT = 9, 5  # characters, and different ones, of a text that may be another one twice
-FILLED_IN = re.compile(r"\S?(?:[%{$]|<\?)\S*")  # with what stands around it
+FILLED_IN = re.compile(r"\{[^{}\s]*\}?|%\(\w*\)\w|(?:[%$]|<\?)[-+.#\d]*\w*")  # roughly, but fast
 DIGITS = re.compile("[0-9]+")
 # Where it stands, 4:20 may be 16:20 in another language.
 HALF_DAY = re.compile(r"[0-9] ?[ap]\.? ?m\b|o[’']clock|오전|오후|午[前後后]|上午|下午", re.IGNORECASE)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -75,6 +75,32 @@ def read_first(spec: CorpusSpec, alphabet: Alphabet, compare: bool) -> FirstRead
         pass  # the second reading meets it again and reports it
     arrays = (np.concatenate(column) for column in zip(*blocks, strict=True))
     return FirstReading(spec, profile, begins, all_words(words), *arrays)
+
+
+def reading_of_kept(readings: Sequence[FirstReading], rows: np.ndarray, lost: Profile) -> FirstReading:
+    """Return what `read_first` would of a file with some rows (n,) of all those that were read; -1 is a blank line.
+
+    lost: what is counted of the other rows, and of those without text.
+    """
+    has_text = np.concatenate([reading.has_text for reading in readings])[rows] & (rows >= 0)
+    profile = Profile(lost.alphabet)
+    for reading in readings:
+        profile.add(reading.profile)
+    profile.add(lost, -1)
+    words = all_words([reading.words for reading in readings])
+    arrays = {}
+    for name in ("pairs", "sources", "lengths", "keys", "loose"):
+        values = np.concatenate([getattr(reading, name) for reading in readings])[rows]
+        values[~has_text] = 0
+        arrays[name] = values
+    return replace(
+        readings[0],
+        profile=profile,
+        words=(words[0].of_rows(rows, has_text), words[1].of_rows(rows, has_text)),
+        has_text=has_text,
+        numbers=np.arange(1, len(rows) + 1),
+        **arrays,
+    )
 
 
 class UsualPairs:

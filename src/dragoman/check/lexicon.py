@@ -17,7 +17,8 @@ MAX_WORDS = 24  # of a text; the rest is not looked at
 ENTRIES = 1 << 23  # of the table p(target word | source word), a power of two
 LEARNED = 60_000  # pairs, of a larger corpus those with the lowest hashes
 ITERATIONS = 3
-FEW_WORDS = 3  # that may well be unknown
+FEW_WORDS = 4  # that may well be unknown: names
+MANY_PAIRS = 20_000  # from which it is told which words are unknown
 CHUNK = 4096  # rows whose cells are made at a time
 TRUST = 0.9  # in the table, for a word that is frequent
 RARE = 2.0  # occurrences of a word of which the table is trusted half as much
@@ -71,6 +72,13 @@ class Words:
         """Return the words of some texts, one after the other, and how many each has."""
         counts = self.starts[rows + 1] - self.starts[rows]
         return self.hashes[ranges(self.starts[rows], counts)], counts
+
+    def of_rows(self, rows: np.ndarray, has_text: np.ndarray) -> "Words":
+        """Return the words of some rows (n,) as those of a block; those without text (n,), bool, have none."""
+        hashes, counts = self.words_of(rows[has_text])
+        starts = np.zeros(len(rows) + 1, np.int64)
+        starts[1:][has_text] = counts
+        return Words(hashes, np.cumsum(starts))
 
 
 POWERS = np.array([1, 0x01000193, 0x85EBCA6B, 0xC2B2AE35, 0x27D4EB2F, 0], np.uint32)
@@ -178,12 +186,13 @@ class Lexicon:
         """Return (n, 2), bool: which sides of rows have several words, but none that another row has."""
         itself = self.itself(rows, learned_from)
         sides = []
+        few = self.learned.sum() < MANY_PAIRS
         for side, frequency in ((sources, self.totals), (targets, self.frequency)):
             words, counts = side.words_of(rows)
             # A source word that no target word needs counts for less than a time.
             known = frequency[words] - np.repeat(itself, counts) > 0.5
             row = np.repeat(np.arange(len(rows)), counts)
-            sides.append((np.bincount(row, known, len(rows)) == 0) & (counts >= FEW_WORDS))
+            sides.append((np.bincount(row, known, len(rows)) == 0) & (counts > FEW_WORDS) & ~few)
         return np.stack(sides, axis=1)
 
     def _scores(

@@ -19,6 +19,9 @@ SIZES = np.array([0, 1, 2, 3, 4, 5, 6, 8, 10, 14])
 JUDGED = 3  # words that a pair must have on each side to be judged alone
 SPREADS = 3.0  # below the median of its size, in distances from there to the 16th percentile
 BY_CHANCE = 0.96  # share of wrong pairs of its size that score less than a pair may
+# Share of the pairs that score less, from which they are mismatches. Of human translations at most 0.2 % do, half of
+# them because they are loose: where there are so few, they are only doubtful.
+MANY = 0.01
 APART = 3.0  # nats between that and the 16th percentile of pairs, where words tell much
 DOUBTED = 0.95  # the same for a single row of a slip
 SAMPLE = 10_000  # wrong pairs
@@ -39,7 +42,8 @@ class Judgement:
     """Say of the n rows of a corpus what their words tell."""
 
     scores: np.ndarray  # (n,) in nats: above 0 speaks for a pair
-    mismatch: np.ndarray  # (n,), bool
+    doubtful: np.ndarray  # (n,), bool
+    many: bool  # whether they are so many that they are mismatches
     unknown: np.ndarray  # (n, 2), bool: a side has words, and none that another row has
     offsets: np.ndarray  # (n,): the target of a source is as many rows further down; LOST: nowhere near
     telling: bool  # whether there was enough to learn from
@@ -50,9 +54,9 @@ class Judgement:
         return (self.offsets != 0) & (self.offsets != LOST)
 
     def hits(self, realigned: np.ndarray) -> list[Hits]:
-        """Return the hits of the rules 'mismatch', 'slipped' and 'realigned'; the last are given, (n,), bool."""
+        """Return the hits of 'mismatch' or 'doubtful', 'slipped' and 'realigned'; the last are given, (n,), bool."""
         return [
-            Hits("mismatch", self.mismatch, scores=self.scores),
+            Hits("mismatch" if self.many else "doubtful", self.doubtful, scores=self.scores),
             Hits("slipped", (self.offsets != 0) & ~realigned),
             Hits("realigned", realigned),
         ]
@@ -72,8 +76,9 @@ class PairJudge:
         """Learn it from rows, those with text on both sides. hashes (n,): of all rows, the same in each process."""
         self.sides, rows = sides, np.flatnonzero(has_text)
         self.lexicon = Lexicon(*sides, rows, hashes) if len(rows) >= FEWEST else None
-        self.limits = np.full(len(SIZES), -np.inf)  # below it is a mismatch, by size
+        self.limits = np.full(len(SIZES), -np.inf)  # below it a pair is doubtful, by size
         self.doubts = np.full(len(SIZES), -np.inf)
+        self.many = False  # whether so many are that they are mismatches
         self.telling = False
         self.scores = np.zeros(len(has_text))
         if self.lexicon:
@@ -91,6 +96,8 @@ class PairJudge:
                         self.limits[size] = min(median - SPREADS * (median - low), by_chance)
                         self.doubts[size] = doubted
             self.telling = bool(np.isfinite(self.limits[sizes]).mean() > 0.5)
+            judged = SIZES[sizes] >= JUDGED
+            self.many = bool((scores < self.limits[sizes])[judged].mean() > MANY) if judged.any() else False
 
     @staticmethod
     def sizes(sides: tuple[Words, Words], source_rows: np.ndarray, target_rows: np.ndarray) -> np.ndarray:
@@ -102,21 +109,22 @@ class PairJudge:
         """Judge a corpus. learned_from: the number of its first row among those that were learned from, or None."""
         size = len(has_text)
         unknown = np.zeros((size, 2), bool)
-        judgement = Judgement(np.zeros(size), np.zeros(size, bool), unknown, np.zeros(size, np.int8), self.telling)
+        doubted = np.zeros(size, bool)
+        judgement = Judgement(np.zeros(size), doubted, self.many, unknown, np.zeros(size, np.int8), self.telling)
         if not self.lexicon or not self.telling:
             return judgement
         rows = np.flatnonzero(has_text)
         sizes = self.sizes(sides, rows, rows)
         scores = self.lexicon.scores(*sides, rows, rows) if learned_from is None else self.scores[rows + learned_from]
         judgement.scores[rows] = scores
-        judgement.mismatch[rows] = (scores < self.limits[sizes]) & (SIZES[sizes] >= JUDGED)
+        doubted[rows] = (scores < self.limits[sizes]) & (SIZES[sizes] >= JUDGED)
         judgement.unknown[rows] = self.lexicon.unknown(*sides, rows, learned_from)
         doubtful = np.zeros(size, bool)
         doubtful[rows] = scores < self.doubts[sizes]
         for first, last in zones(doubtful):
             judgement.offsets[first:last] = self.find_offsets(sides, first, last)
         judgement.offsets[~has_text] = 0
-        judgement.mismatch &= judgement.offsets == 0
+        doubted &= judgement.offsets == 0
         return judgement
 
     def find_offsets(self, sides: tuple[Words, Words], first: int, last: int) -> np.ndarray:

@@ -55,15 +55,17 @@ class Profile:
         self.ratios += np.histogram(ratios.clip(-WIDEST, WIDEST), BINS, (-WIDEST, WIDEST))[0]
         self.evidence = None
 
-    def add(self, other: "Profile") -> None:
-        """Count what the other profile has counted, too."""
-        self.trigrams += other.trigrams
-        self.scripts += other.scripts
-        self.ratios += other.ratios
-        self.accented += other.accented
-        self.ends += other.ends
+    def add(self, other: "Profile", times: int = 1) -> None:
+        """Count what the other profile has counted, too; times: -1 to take it away."""
+        for mine, others in zip(self.counts, other.counts, strict=True):
+            mine += times * others
         self.samples = [mine or others for mine, others in zip(self.samples, other.samples, strict=True)]
         self.evidence = None
+
+    @property
+    def counts(self) -> tuple[np.ndarray, ...]:
+        """All that is counted."""
+        return self.trigrams, self.scripts, self.ratios, self.accented, self.ends
 
     def reversed(self) -> "Profile":
         """Return the profile of the same corpora with their sides swapped: a view, so do not add to either later."""
@@ -115,9 +117,9 @@ class Profile:
         return most_probable(self.samples[number])
 
     def has_common_words(self, text: str, number: int) -> bool:
-        """Return whether a text of side `number` has two words that are common on the other side, and not on its own.
+        """Return whether a text of side `number` has three words that are common on the other side, and not on its own.
 
-        Names and titles, which are often left as they are, have few of them.
+        Hardly any may be the other way round. Words with a capital do not count: titles are often left.
         """
         if self.common is None:
             counts = [Counter(sample.lower().split()) for sample in self.samples]
@@ -125,7 +127,9 @@ class Profile:
                 {word for word, times in counts[1 - side].items() if times >= COMMON > 4 * counts[side][word]}
                 for side in range(2)
             ]
-        return len(self.common[number].intersection(text.lower().split())) >= 2
+        words = {word for word in text.split() if word == word.lower()}
+        foreign, expected = (len(words & self.common[side]) for side in (number, 1 - number))
+        return foreign >= 3 and expected <= foreign / 4
 
     def strangeness(self, column: TextColumn, number: int) -> np.ndarray:
         """Return by how many nats per character each text is less likely on its side than the block's median, (n,).

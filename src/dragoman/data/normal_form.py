@@ -7,6 +7,7 @@ from typing import Literal
 import regex
 
 MARKS = 1000
+MANY = 64  # texts
 # Nobody sees these. But two of them join or part the letters of Persian or Hindi and the parts of an emoji, and one
 # parts the words of Thai or Khmer: these stay behind other characters than those of the scripts named here.
 INVISIBLE = regex.compile(
@@ -30,6 +31,20 @@ def normal_form(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
         return unicodedata.normalize(form, text)
     bounds = [0, *(run.end() for run in RUN_OF_MARKS.finditer(text)), len(text)]
     return "".join(unicodedata.normalize(form, text[start:end]) for start, end in pairwise(bounds))
+
+
+def normal_forms(texts: list[str]) -> list[str]:
+    """Return texts in NFC. Most are so already, which is seen fastest of many at a time."""
+    normal: list[str] = []
+    for start in range(0, len(texts), MANY):
+        some = texts[start : start + MANY]
+        joined = "\n".join(some)
+        short = max(map(len, some)) < MARKS
+        if joined.isascii() or (short and unicodedata.is_normalized("NFC", joined)):
+            normal += some
+        else:
+            normal += map(normal_form, some)
+    return normal
 
 
 def visible_characters(text: str, *, narrow: bool = True) -> str:

@@ -144,7 +144,7 @@ def agreements(memory: Memory, source: Ids, target: Ids, places: Sequence[int], 
     with torch.no_grad():
         for step in (STEP, -2 * STEP):
             for weight, gradient in zip(weights, gradients, strict=True):
-                weight += step / length * gradient
+                weight.add_(gradient, alpha=float(step / length))
             changed.append(log_p_of_tokens(model, sides, [each.tokens for each in near]))
     return [(forth - back) / (2 * STEP) for forth, back in zip(*changed, strict=True)]
 

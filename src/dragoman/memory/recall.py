@@ -91,9 +91,9 @@ class Recollection:
         near = self.neighbours(vectors.float().cpu().numpy())
         if not near.weight.any():
             return log_p
-        of_memory = np.log(np.maximum(near.weight[:, None] * near.token_shares, NOTHING))
+        shares = np.log(np.maximum(near.weight[:, None] * near.token_shares, NOTHING))
         tokens, of_memory, of_model = (
-            torch.from_numpy(each).to(log_p.device) for each in (near.tokens, of_memory, np.log1p(-near.weight))
+            torch.from_numpy(each).to(log_p.device) for each in (near.tokens, shares, np.log1p(-near.weight))
         )
         log_p += of_model[:, None]
         # Neighbours with the same token write the same number.

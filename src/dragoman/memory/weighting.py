@@ -91,4 +91,5 @@ def fit_weighting(log_p: Floats, right: Ints, tokens: Ints, distances: Floats) -
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return Weighting(scale, *(float(each.detach()) for each in (sharpness, offset, slope, agreement)), usual, limit)
+    fitted = [float(each.detach()) for each in (sharpness, offset, slope, agreement)]
+    return Weighting(scale, *fitted, usual=usual, far=limit)
