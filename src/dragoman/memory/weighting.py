@@ -91,5 +91,6 @@ def fit_weighting(log_p: Floats, right: Ints, tokens: Ints, distances: Floats) -
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    fitted = [float(each.detach()) for each in (sharpness, offset, slope, agreement)]
-    return Weighting(scale, *fitted, usual=usual, far=limit)
+    names = ("sharpness", "offset", "slope", "agreement")
+    fitted = {name: float(each.detach()) for name, each in zip(names, (sharpness, offset, slope, agreement), strict=True)}
+    return Weighting(scale=scale, usual=usual, far=limit, **fitted)
