@@ -91,6 +91,6 @@ def fit_weighting(log_p: Floats, right: Ints, tokens: Ints, distances: Floats) -
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    names = ("sharpness", "offset", "slope", "agreement")
-    fitted = {name: float(each.detach()) for name, each in zip(names, (sharpness, offset, slope, agreement), strict=True)}
-    return Weighting(scale=scale, usual=usual, far=limit, **fitted)
+    fitted = {"sharpness": sharpness, "offset": offset, "slope": slope, "agreement": agreement}
+    numbers = {name: float(each.detach()) for name, each in fitted.items()}
+    return Weighting(scale=scale, usual=usual, far=limit, **numbers)
