@@ -33,7 +33,6 @@ def normal_form(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
     return "".join(unicodedata.normalize(form, text[start:end]) for start, end in pairwise(bounds))
 
 
-
 def normal_forms(texts: list[str]) -> list[str]:
     """Return texts in NFC. Most are so already, which is seen fastest of many at a time."""
     normal: list[str] = []
