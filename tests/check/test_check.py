@@ -1,11 +1,13 @@
 """`dragoman check`: it finds what is wrong, says where, keeps every pair together, and never breaks."""
 
+import io
 import json
 import random
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import toy_pairs, write_tsv
 from hostile import AT, CLEAN, CODECS, HOSTILE, SOURCE, TARGET, WRITERS, Hostile, changed, jsonl, packed, text, tsv
@@ -13,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.check import corpora
-from dragoman.check.cleaning import Origins
+from dragoman.check.cleaning import Cleaning
 from dragoman.check.corpora import check as check_sets
 from dragoman.check.detectors import CheckLimits
 from dragoman.check.report import CheckedCorpus, CheckReport
@@ -55,7 +57,7 @@ def put(folder: Path, files: dict[str, bytes]) -> None:
 
 WORDS_AND_DAMAGE = (
     *("mismatch", "doubled", "cut-off", "numbers", "half-translated", "wrong-language", "mojibake", "lost-letters"),
-    *("garbage", "near-duplicate", "realigned", "tags", "invisible-character"),
+    *("garbage", "doubtful", "near-duplicate", "realigned", "tags", "invisible-character"),
 )
 
 # The hostile ones.
@@ -357,14 +359,15 @@ def test_copies_are_not_swapped_pairs(check, tmp_path: Path, count: int):
 def test_cleaning_ends_for_a_corpus_that_is_never_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     passes: list[Path] = []
 
-    def pass_(draft: Path, *_: object) -> tuple[CheckReport, Origins]:
+    def pass_(draft: Path, *_: object) -> tuple[CheckReport, Cleaning]:
         passes.append(draft)
         corpus = CheckedCorpus("train", parse_corpora(["a.tsv"])[0], read=1000, kept=999)
         corpus.dropped["copy"] += 1
         draft.write_text(f"{len(passes)}")
-        return CheckReport([corpus]), Origins()
+        return CheckReport([corpus]), Cleaning(io.StringIO(), rows=[np.zeros(0, int)])
 
     monkeypatch.setattr(corpora, "check_into", pass_)
+    monkeypatch.setattr(corpora, "reading_of_kept", lambda *_: None)
     _, written = corpora.check_and_clean({"train": ()}, CheckLimits(), tmp_path / "clean.tsv")
     assert (written, len(passes), len(set(passes))) == (999, corpora.MAX_PASSES, 2)
     assert (tmp_path / "clean.tsv").read_text() == f"{corpora.MAX_PASSES}"

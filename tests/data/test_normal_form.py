@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dragoman.check.columns import TextColumn
 from dragoman.check.detectors import form_hits
-from dragoman.data.normal_form import MARKS, normal_form
+from dragoman.data.normal_form import MANY, MARKS, normal_form, normal_forms
 from dragoman.data.split import words_of
 from dragoman.data.tokenizer import normalise
 from dragoman.evaluation.metrics import normalise_texts
@@ -27,6 +27,11 @@ def test_normal_form_is_that_of_the_library(text: str, form: Literal["NFC", "NFK
     assert normal_form(text, form) == unicodedata.normalize(form, text)
     long = f"{text}x" * MARKS
     assert normal_form(long, form) == unicodedata.normalize(form, long)
+
+
+@given(st.lists(st.text(st.sampled_from("ae\u0301\u0327ｶ각가\u11a8 \n"), max_size=5), max_size=3 * MANY))
+def test_texts_have_the_same_normal_form_together_as_alone(texts: list[str]):
+    assert normal_forms(texts) == [normal_form(text) for text in texts]
 
 
 READERS: dict[str, Callable[[str], object]] = {

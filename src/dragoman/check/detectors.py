@@ -32,7 +32,7 @@ LONG_SOURCE = 30  # characters of a source whose target may be cut off
 UNUSUAL_END = 0.03  # share of the sources with a full stop whose target has none
 DOUBLED = 1.4  # times the usual ratio of lengths
 LONG_DOUBLE, DISTINCT = 9, 5  # characters, and different ones, of a text that may be another one twice
-FILLED_IN = re.compile(r"\{[^{}\s]*\}?|%\(\w*\)\w|(?:[%$]|<\?)[-+.#\d]*\w*")  # roughly, but fast
+FILLED_IN = re.compile(r"\{%[^%{}]*|\{[^{}\s]*\}?|%\(\w*\)\w|(?:[%$]|<\?)[-+.#\d]*\w*")  # roughly, but fast
 DIGITS = re.compile("[0-9]+")
 # Where it stands, 4:20 may be 16:20 in another language.
 HALF_DAY = re.compile(r"[0-9] ?[ap]\.? ?m\b|o[’']clock|오전|오후|午[前後后]|上午|下午", re.IGNORECASE)
