@@ -1,7 +1,7 @@
 """Say how much neighbours count: the temperature of their distances, and the weight of all of them beside the model.
 
-The weight falls with the distance of the nearest one to nothing, so that a memory leaves text alone that it knows
-nothing of.
+The memory has weight where its nearest state is very near and its neighbours agree, and so leaves text alone that it
+knows nothing of.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,10 @@ from dragoman.memory.states import Floats, Ints
 
 NEIGHBOURS = 16  # of each state
 LEAST = 0.01  # a smaller weight is none: then the model's own bits stay
-STEPS = 300  # of the fit
-FAR_PERCENTILE = 75  # of the distances in the fit, from which on the memory has no weight
-MOST = 0.99  # of the weight
+STEPS = 200  # of the fit
+# Percentiles of the distances of held-out states: up to the first one the memory has its whole weight, and from the
+# second one on none. Farther neighbours help texts of the same kind, and harm all others (docs/notes/memory.md).
+NEAR_PERCENTILE, FAR_PERCENTILE = 8, 35
 
 
 @dataclass(frozen=True)
@@ -26,15 +27,13 @@ class Weighting:
 
     scale: float = 1.0
     "the squared distance that counts as 1: the median of the nearest ones in the fit, else the variance of the states"
-    sharpness: float = 20.0
+    sharpness: float = 5.5
     "how much less a neighbour counts that is one unit farther away, in nats"
-    offset: float = -1.5
-    slope: float = 5.0
-    agreement: float = 2.5
-    "what the share of the most frequent token among the neighbours adds"
-    usual: float = 0.2
+    most: float = 0.9
+    "the weight of the memory where it is near and all neighbours agree"
+    near: float = 0.05
     "up to this distance of the nearest one, the memory has its whole weight ..."
-    far: float = 0.4
+    far: float = 0.18
     "... and from this one on none"
 
     @classmethod
@@ -49,10 +48,13 @@ class Weighting:
         return shares
 
     def memory(self, nearest: Floats, agreement: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weight (R,) of the memory from the distances (R,) of the nearest state; see `agreement`."""
-        logit = self.offset - self.slope / self.scale * nearest.astype(np.float64) + self.agreement * agreement
-        weight = MOST / 2 * (1 + np.tanh(logit / 2))  # the logistic function, without overflows
-        weight *= np.clip((self.far - nearest / self.scale) / (self.far - self.usual), 0, 1)
+        """Return the weight (R,) of the memory.
+
+        nearest (R,): the distance of the nearest state; agreement (R,): the share of the token that most of the
+        neighbours have.
+        """
+        closeness = (self.far - nearest.astype(np.float64) / self.scale) / (self.far - self.near)
+        weight = self.most * agreement * np.minimum(np.maximum(closeness, 0), 1)
         return weight * (weight >= LEAST)
 
 
@@ -72,25 +74,21 @@ def fit_weighting(log_p: Floats, right: Ints, tokens: Ints, distances: Floats) -
     if not len(log_p):
         return Weighting()
     scale = max(float(np.median(distances[:, 0])), 1e-6)
-    # Unrelated texts are not there to fit to, but they are farther away than most of these.
-    usual, limit = 1.0, max(float(np.percentile(distances[:, 0], FAR_PERCENTILE)) / scale, 1.01)
-    gate = torch.from_numpy(np.clip((limit - distances[:, 0].astype(np.float64) / scale) / (limit - usual), 0, 1))
-    far, probability = (
-        torch.from_numpy(np.minimum(each, 1e9).astype(np.float64)) for each in (distances / scale, np.exp(log_p))
-    )
+    near, far = np.percentile(distances[:, 0], (NEAR_PERCENTILE, FAR_PERCENTILE)) / scale
+    far = max(far, near + 1e-3)
+    start = Weighting(scale, near=float(near), far=float(far), most=1.0)
+    closeness = torch.from_numpy(start.memory(distances[:, 0], np.ones(len(distances))))
+    distance, probability = (torch.from_numpy(each.astype(np.float64)) for each in (distances / scale, np.exp(log_p)))
     hit = torch.from_numpy(tokens == right[:, None])
     same = torch.from_numpy(tokens[:, :, None] == tokens[:, None, :])
-    values = torch.tensor([2.3, 0.0, 1.0, 0.0], dtype=torch.float64, requires_grad=True)
+    values = torch.tensor([np.log(start.sharpness), 2.0], dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.Adam([values], lr=0.05)
     for _ in range(STEPS):
-        sharpness, offset, slope, agreement = values[0].exp(), values[1], values[2].exp(), values[3]
-        shares = (-sharpness * (far - far[:, :1])).softmax(1)
-        agreed = (same * shares[:, None, :]).sum(2).amax(1)
-        weight = (offset - slope * far[:, 0] + agreement * agreed).sigmoid() * MOST * gate
+        sharpness, most = values[0].exp(), values[1].sigmoid()
+        shares = (-sharpness * (distance - distance[:, :1])).softmax(1)
+        weight = most * closeness * (same * shares[:, None, :]).sum(2).amax(1)
         loss = -((1 - weight) * probability + weight * (shares * hit).sum(1) + 1e-9).log().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    fitted = {"sharpness": sharpness, "offset": offset, "slope": slope, "agreement": agreement}
-    numbers = {name: float(each.detach()) for name, each in fitted.items()}
-    return Weighting(scale=scale, usual=usual, far=limit, **numbers)
+    return Weighting(scale, float(sharpness.detach()), float(most.detach()), float(near), float(far))
