@@ -220,7 +220,7 @@ def test_fit_trusts_neighbours_that_are_right_and_near():
     near, far = fitted.memory(np.array([0.1, 3.9], np.float32), np.array([0.9, 0.2]))
     assert near > 0.5 > 0.1 > far
     useless = fit_weighting(np.full(2_000, -0.01, np.float32), right, rng.integers(50, 100, (2_000, 8)), distances)
-    assert useless.memory(np.array([0.1], np.float32), np.array([0.5]))[0] < 0.02
+    assert useless.memory(np.array([0.1], np.float32), np.array([0.5]))[0] < 0.05
 
 
 def test_memory_leaves_far_states_alone():

@@ -50,7 +50,8 @@ def variants_of(
     refused: the status for a request with this key; None where it may ask.
     """
     path = path_of(route)
-    methods = {one.method for one in ROUTES if path_of(one) == path}
+    # A name in another route's path may be the same word: .../import and .../{id}.
+    methods = {other.method for other in ROUTES if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", other.path), path)}
 
     def says(*statuses: int) -> Callable[[Answer], bool]:
         return lambda answer: answer.status in statuses

@@ -15,7 +15,7 @@ from dragoman.memory.states import Floats, Ints
 
 NEIGHBOURS = 16  # of each state
 LEAST = 0.01  # a smaller weight is none: then the model's own bits stay
-STEPS = 200  # of the fit
+STEPS = 300  # of the fit
 # Percentiles of the distances of held-out states: up to the first one the memory has its whole weight, and from the
 # second one on none. Farther neighbours help texts of the same kind, and harm all others (docs/notes/memory.md).
 NEAR_PERCENTILE, FAR_PERCENTILE = 8, 35

@@ -64,7 +64,7 @@ def memory_for(call: Call, source: str, target: str) -> Remembered:
     """Return the memory for a pair of languages. Raise Refusal without one."""
     if remembered := find_memory(call, source, target):
         return remembered
-    raise Refusal(404, f"no memory for {source}-{target}; the operator of this server can give it one with --memory")
+    raise Refusal(404, "no memory for these languages; the operator of this server can give it one with --memory")
 
 
 def all_memories(call: Call) -> dict[LanguagePair, Remembered]:

@@ -213,9 +213,11 @@ def route_section(method: str, path: str, details: dict[str, Any], schemas: dict
         if each["in"] == "path" or "requestBody" not in details
     ]
     content = details.get("requestBody", {}).get("content", {})
-    for schema in [body["schema"] for body in content.values()][:1]:
+    for schema in [body.get("schema", {}) for body in content.values()][:1]:
         fields = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
-        rows += [(name, kind, name in fields.get("required", ())) for name, kind in fields["properties"].items()]
+        rows += [
+            (name, kind, name in fields.get("required", ())) for name, kind in fields.get("properties", {}).items()
+        ]
         yield f"<p>Takes {escape(', '.join(content))}.</p>"
     if rows:
         cells = "".join(

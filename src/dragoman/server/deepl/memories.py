@@ -102,7 +102,7 @@ class TargetSegment(Struct):
     creation_time: str | UnsetType = UNSET
 
 
-class Segment(Struct):
+class MemorySegment(Struct):
     """A text and its translation."""
 
     source_segment_id: str
@@ -114,7 +114,7 @@ class Segment(Struct):
 class SegmentsAnswer(Struct):
     """A page of segments, and how many there are in all."""
 
-    segments: list[Segment]
+    segments: list[MemorySegment]
     segment_count: int
     next_page_cursor: str | UnsetType = UNSET
 
@@ -232,13 +232,13 @@ def show(call: Call) -> MemoryAnswer:
     return describe(find_by_id(call, call.path["id"]))
 
 
-def segment(remembered: Remembered, number: int, pair: ApprovedPair) -> Segment:
+def segment(remembered: Remembered, number: int, pair: ApprovedPair) -> MemorySegment:
     """Return a pair as a segment."""
     identity, made = UUID(identity_of(remembered.served.pair)), stamp(pair.date)
     since = f"{made:%Y-%m-%dT%H:%M:%S.000000Z}" if made else UNSET
     names = [str(uuid5(identity, f"{number} {side}")) for side in ("source", "target")]
     target = TargetSegment(names[1], region_case(remembered.served.pair.target), pair.target, since)
-    return Segment(names[0], pair.source, [target], since)
+    return MemorySegment(names[0], pair.source, [target], since)
 
 
 def list_segments(call: Call) -> SegmentsAnswer:
