@@ -26,7 +26,8 @@ CONFIG = small(64)
 CHANGED = range(len(SPECIAL), len(SPECIAL) + 8)  # words that are translated by others from now on
 SIZES = (10, 30, 100, 300, 1000)  # pairs of a memory
 TESTED, BATCH = 200, 32
-TRUST = 5.0  # in near neighbours: the offset of the weighting
+# How the memory is weighed, in units of the variance of its states: it counts from far away, for nothing else is asked.
+TRUST = {"sharpness": 20.0, "most": 0.95, "near": 0.5, "far": 1.5}
 TRAINED = "trained on the pairs"
 
 
@@ -61,7 +62,7 @@ def hits(model: Model, tested: Vectors, remembered: Vectors | None) -> Tensor:
         far = torch.cdist(torch.from_numpy(tested.vectors), torch.from_numpy(remembered.vectors)).square()
         distances, near = far.topk(min(NEIGHBOURS, far.size(1)), largest=False)
         tokens = torch.from_numpy(remembered.tokens)[near]
-        weighting = replace(Weighting.guess(remembered.vectors), offset=TRUST)
+        weighting = replace(Weighting.guess(remembered.vectors), **TRUST)
         shares = weighting.neighbours(distances.numpy())
         agreement = token_shares(tokens.numpy(), shares).max(1)
         weight = torch.from_numpy(weighting.memory(distances[:, 0].numpy(), agreement))[:, None]
