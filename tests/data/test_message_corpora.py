@@ -194,6 +194,7 @@ def test_bytes_that_are_no_characters_stop_training(tmp_path: Path):
         read_corpus(files)
 
 
+@pytest.mark.slow
 def test_large_files_are_joined_in_linear_time(tmp_path: Path):
     texts = [json.dumps({f"k{n}": {"x": f"{side} {n}"} for n in range(20_000)}) for side in ("a", "b")]
     pairs, notes = read(tmp_path, *texts, suffix=".json")
