@@ -43,8 +43,7 @@ class Mixture:
     """A model with a memory, which a search uses like one model. See `Chooser`."""
 
     def __init__(self, model: Any, memory: Rememberer):
-        """Take a model of a search that tells its vectors: one that has `log_p_with_vectors`, or
-        `vectors` and `output`."""
+        """Take a model that has `log_p_with_vectors`, or `vectors` and `output`."""
         self.model, self.memory = model, memory
 
     def start(self, source: Tensor) -> MixedState:

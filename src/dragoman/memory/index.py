@@ -1,7 +1,7 @@
 """Find the nearest of many states: all are compared up to EXACT, and beyond that those of the nearest cells.
 
-faiss searches (it is the smallest of the libraries that are fast in batches, see docs/notes/memory.md), but what is on
-the disk are plain arrays: a stranger's file is never read by it.
+faiss searches, the fastest of the libraries that were tried (docs/notes/memory.md), but what is on the disk are plain
+arrays: a stranger's file is never read by it.
 """
 
 from dataclasses import dataclass

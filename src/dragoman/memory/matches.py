@@ -72,7 +72,9 @@ class Matches:
         """Take the pairs by number, of which there may be more later; None for those that were forgotten."""
         self.pairs, self.count = pairs, 0  # how many have been read
         self.by_text: defaultdict[Key, list[int]] = defaultdict(list)
-        self.by_rest: defaultdict[Key, list[int]] = defaultdict(list)  # without numbers and placeholders
+        # Without numbers and placeholders, which take time to find: filled in when somebody asks.
+        self.by_rest: defaultdict[Key, list[int]] = defaultdict(list)
+        self.rest_count = 0
         self.by_word: defaultdict[str, list[int]] = defaultdict(list)
 
     def refresh(self) -> None:
@@ -81,7 +83,6 @@ class Matches:
             if pair := self.pairs[number]:
                 source = normal(pair.source)
                 self.by_text[source, pair.tag, pair.target_tag].append(number)
-                self.by_rest[without_changing(source), pair.tag, pair.target_tag].append(number)
                 for word in set(words_of(source)):
                     self.by_word[word].append(number)
         self.count = len(self.pairs)
@@ -95,6 +96,10 @@ class Matches:
 
         None where there is no such pair, or nobody knows where they belong.
         """
+        for number in range(self.rest_count, len(self.pairs)):
+            if pair := self.pairs[number]:
+                self.by_rest[without_changing(normal(pair.source)), pair.tag, pair.target_tag].append(number)
+        self.rest_count = len(self.pairs)
         match = self._last(self.by_rest.get((without_changing(normal(text)), tag, target_tag), []))
         return swap(match.pair, normal(text)) if match else None
 

@@ -155,8 +155,9 @@ class Memory:
 
     def swapped(self, text: str, tag: str = "", target_tag: str = "") -> str | None:
         """Return what was approved for a text with other numbers and placeholders; see `Matches.swapped`."""
-        self.refresh()
-        return self.matches.swapped(text, tag, target_tag)
+        with self._lock:
+            self.refresh()
+            return self.matches.swapped(text, tag, target_tag)
 
     def match(self, text: str, tag: str = "", target_tag: str = "") -> Match | None:
         """Return the pair whose source is a text, else the one that is most like it, if one is alike enough."""

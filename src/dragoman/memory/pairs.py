@@ -17,7 +17,7 @@ from dragoman.storage.locks import lock_file
 from dragoman.storage.writing import name_errors
 
 LONGEST = 1 << 20  # bytes of a line: a pair has hundreds
-FORGOTTEN = b'{"forgotten": true'  # what is written over a pair, so that nobody can read it any more
+FORGOTTEN = b'{"forgotten": true}'  # what is written over a pair, so that nobody can read it any more
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class PairLog:
                     file.seek(self._starts[number])
                     length = len(file.readline()) - 1
                     file.seek(self._starts[number])
-                    file.write((FORGOTTEN + b"}").ljust(length))
+                    file.write(FORGOTTEN.ljust(length))
                 file.flush()
                 os.fsync(file.fileno())
         self.refresh()

@@ -57,7 +57,7 @@ class Recollection:
 
     reduction: Reduction
     weighting: Weighting
-    parts: Sequence[States]  # at least one
+    parts: Sequence[States]  # those on the disk and later ones; none for an empty memory
     forgotten: NDArray[np.bool_]  # by pair
 
     def neighbours(self, vectors: Floats, count: int = NEIGHBOURS) -> Neighbours:
