@@ -97,6 +97,7 @@ def visit(open_tab: Callable[..., Any]) -> Iterator[Callable[..., Tab]]:
         servers.callback(server.shutdown)
         address = f"http://127.0.0.1:{server.server_port}/"
         tab = open_tab(rf"GET ({re.escape(address)}[\w/@.-]*|data:,)", **look)
+        servers.callback(tab.close)  # before its server goes: what it still loads would fail
         tab.goto(address)
         return Tab(tab)
 
