@@ -26,8 +26,8 @@ CONFIG = small(64)
 CHANGED = range(len(SPECIAL), len(SPECIAL) + 8)  # words that are translated by others from now on
 SIZES = (10, 30, 100, 300, 1000)  # pairs of a memory
 TESTED, BATCH = 200, 32
-# How the memory is weighed, in units of the variance of its states: it counts from far away, for nothing else is asked.
-TRUST = {"sharpness": 20.0, "most": 0.95, "near": 0.5, "far": 1.5}
+# How the memory is weighed: it counts from far away, for nothing else is asked.
+UNIT, SHARPNESS, MOST = 5, 100.0, 0.95  # a unit of distance, in variances of the states
 TRAINED = "trained on the pairs"
 
 
@@ -62,10 +62,10 @@ def hits(model: Model, tested: Vectors, remembered: Vectors | None) -> Tensor:
         far = torch.cdist(torch.from_numpy(tested.vectors), torch.from_numpy(remembered.vectors)).square()
         distances, near = far.topk(min(NEIGHBOURS, far.size(1)), largest=False)
         tokens = torch.from_numpy(remembered.tokens)[near]
-        weighting = replace(Weighting.guess(remembered.vectors), **TRUST)
-        shares = weighting.neighbours(distances.numpy())
-        agreement = token_shares(tokens.numpy(), shares).max(1)
-        weight = torch.from_numpy(weighting.memory(distances[:, 0].numpy(), agreement))[:, None]
+        weighting = Weighting(scale=UNIT * float(remembered.vectors.var(0).sum()), sharpness=SHARPNESS, most=MOST)
+        shares = weighting.neighbours(distances.numpy(), np.zeros(distances.shape, np.float32))
+        agreement, known = token_shares(tokens.numpy(), shares).max(1), np.ones(len(distances))
+        weight = torch.from_numpy(weighting.memory(distances[:, 0].numpy(), agreement, known))[:, None]
         p = ((1 - weight) * p).scatter_add(1, tokens, weight * torch.from_numpy(shares))
     return p.argmax(-1) == torch.from_numpy(tested.tokens)
 

@@ -19,6 +19,7 @@ import torch
 
 from dragoman import Translator
 from dragoman.config import SearchConfig
+from dragoman.data.batches import source_batch
 from dragoman.decoding.forced import score
 from dragoman.errors import DragomanError, UsageError
 from dragoman.memory import ApprovedPair, Memory, create_memory
@@ -26,6 +27,7 @@ from dragoman.memory import index as index_module
 from dragoman.memory import memory as memory_module
 from dragoman.memory.index import Index
 from dragoman.memory.pairs import PairLog
+from dragoman.memory.phrases import Likeness, Phrases
 from dragoman.memory.states import Reduction, read_pairs
 from dragoman.memory.weighting import Weighting, fit_weighting
 from dragoman.model_folder import read_model
@@ -65,6 +67,12 @@ def opened(folder: Path) -> Callable[..., Translator]:
 
 def outputs(translator: Translator, texts: list[str]) -> list[tuple[Any, ...]]:
     return [(each.text, each.score, each.tokens) for each in translator.translate(texts)]
+
+
+def of_others(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return sources with the targets of others, so that a memory of them has something to say."""
+    sources, targets = zip(*pairs[:40], strict=True)
+    return list(zip(sources, targets[1:] + targets[:1], strict=True))
 
 
 # What a search makes of it.
@@ -131,12 +139,21 @@ def test_near_pairs_change_the_probabilities_of_their_words(make, opened, folder
     sources, targets = tokenizers.encode_sides(["one two three four"], ["ein zwei drei vier"])
     (plain,), (mixed,) = score(model, sources, targets), score(model, sources, targets, memory=memory)
     assert mixed.total > plain.total + 1
-    recall = memory.recall()
+    recall = memory.recall(source_batch(sources))
     (read,) = read_pairs(model, sources, targets)
     log_p = model.output(torch.from_numpy(read.vectors)).log_softmax(-1)
-    assert torch.allclose(
-        recall.mix(log_p.clone(), torch.from_numpy(read.vectors)).exp().sum(1), torch.ones(len(log_p))
-    )
+    mixed_log_p = recall.mix(log_p.clone(), torch.from_numpy(read.vectors), torch.zeros(len(log_p), dtype=torch.int64))
+    assert not torch.equal(mixed_log_p, log_p)
+    assert torch.allclose(mixed_log_p.exp().sum(1), torch.ones(len(log_p)))
+
+
+def test_source_that_the_memory_does_not_know_keeps_its_bits(make, opened, folder: Path, pairs):
+    """Though its states may be as near as others: the targets are those of texts that the model knows."""
+    memory, plain = make([(target, target) for _, target in pairs[:40]]), Translator.load(folder, threads=1)
+    texts = [source for source, _ in pairs[100:120]]
+    assert outputs(opened(memory), texts) == outputs(plain, texts)
+    familiar = [target for _, target in pairs[100:120]]
+    assert outputs(opened(memory), familiar) != outputs(plain, familiar)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +161,7 @@ def test_near_pairs_change_the_probabilities_of_their_words(make, opened, folder
 )
 @pytest.mark.parametrize("compute_type", ["float32", "int8"])
 def test_text_alone_is_that_of_its_batch(make, folder: Path, pairs, settings: dict[str, Any], compute_type: str):
-    memory = make([(target, source) for source, target in pairs[:40]])  # the wrong way round: it has to say something
+    memory = make(of_others(pairs))
     search = SearchConfig(**settings)
     translator = Translator.load(folder, search, memory=memory, threads=1, compute_type=compute_type)
     plain = Translator.load(folder, search, threads=1, compute_type=compute_type)
@@ -155,7 +172,7 @@ def test_text_alone_is_that_of_its_batch(make, folder: Path, pairs, settings: di
 
 
 def test_native_and_pytorch_find_the_same_with_a_memory(make, folder: Path, pairs, monkeypatch: pytest.MonkeyPatch):
-    memory = make([(target, source) for source, target in pairs[:40]])
+    memory = make(of_others(pairs))
     texts = [source for source, _ in pairs[100:120]]
     native = [each.text for each in Translator.load(folder, memory=memory, threads=1).translate(texts)]
     monkeypatch.setattr("dragoman.inference.choice.find_library", lambda: "switched off")
@@ -216,24 +233,57 @@ def test_fit_trusts_neighbours_that_are_right_and_near():
     distances = np.sort(rng.uniform(0, 4, (2_000, 8)), 1).astype(np.float32)
     right = rng.integers(0, 50, 2_000)
     tokens = np.where(distances < 1, right[:, None], rng.integers(50, 100, (2_000, 8)))
-    fitted = fit_weighting(np.full(2_000, -5.0, np.float32), right, tokens, distances)
-    near, far = fitted.memory(np.array([0.1, 3.9], np.float32), np.array([0.9, 0.2]))
+    shared, known = np.zeros((2_000, 8), np.float32), rng.uniform(0.5, 1, 2_000)
+    fitted = fit_weighting(np.full(2_000, -5.0, np.float32), right, tokens, distances, shared, known)
+    near, far = fitted.memory(np.array([0.1, 3.9], np.float32), np.array([0.9, 0.2]), np.ones(2))
     assert near > 0.5 > 0.1 > far
-    useless = fit_weighting(np.full(2_000, -0.01, np.float32), right, rng.integers(50, 100, (2_000, 8)), distances)
-    assert useless.memory(np.array([0.1], np.float32), np.array([0.5]))[0] < 0.05
+    assert fitted.memory(np.array([0.1], np.float32), np.array([0.9]), np.array([0.4])) == 0.0  # a foreign source
+    others = rng.integers(50, 100, (2_000, 8))
+    useless = fit_weighting(np.full(2_000, -0.01, np.float32), right, others, distances, shared, known)
+    assert useless.memory(np.array([0.1], np.float32), np.array([0.5]), np.ones(1))[0] < 0.05
+
+
+def test_neighbour_counts_more_if_its_source_is_like():
+    distances, shared = np.ones((1, 3), np.float32), np.array([[0.1, 0.5, 0.1]], np.float32)
+    first, like, last = Weighting().neighbours(distances, shared)[0].tolist()
+    assert like > 10 * first == 10 * last
+    assert first + like + last == pytest.approx(1)
+    assert Weighting().neighbours(distances, 0 * shared)[0].tolist() == pytest.approx([1 / 3] * 3)
+
+
+def test_phrases_tell_which_pairs_share_them():
+    sources = [[5, 6, 7], [6, 7, 8], [9], []]
+    phrases = Phrases.from_sources(sources, [0, 1, 2, 5])
+    likeness = Likeness.measure([*sources, [10, 11], [6, 7, 5]], [phrases], 7)
+    assert np.allclose(likeness.known[:4], 1)
+    assert [likeness.shared[row, pair] for row, pair in enumerate((0, 1, 2, 5))] == pytest.approx([1] * 4)
+    assert likeness.known[4] == 0 == likeness.shared[4].max()
+    first, second = likeness.shared[5, :2].tolist()
+    assert 0 < first < second < 1
+    assert second == pytest.approx(likeness.known[5])
+    # Two parts are as one.
+    parts = [Phrases.from_sources(sources[:2], [0, 1]), Phrases.from_sources(sources[2:], [2, 5])]
+    again = Likeness.measure([*sources, [10, 11], [6, 7, 5]], parts, 7)
+    assert np.allclose(again.shared, likeness.shared)
+    assert np.allclose(again.known, likeness.known)
+    assert Likeness.measure([[1]], [Phrases.from_sources([], [])], 0).known == [0]
 
 
 def test_memory_leaves_far_states_alone():
     weighting = Weighting(scale=1.0)
-    assert weighting.memory(np.array([0.0, 100.0], np.float32), np.array([1.0, 1.0]))[1] == 0.0
+    near, far = weighting.memory(np.array([0.0, 100.0], np.float32), np.ones(2), np.ones(2))
+    assert near > 0.5 > far == 0.0
 
 
 def test_tail_and_tidied_states_say_the_same(make, folder: Path, pairs):
     chosen = pairs[:60]
     tail, tidied = (Memory(make(chosen, f"m{tidy}", tidy=tidy), folder, *read_model(folder)) for tidy in (False, True))
     (read,) = read_pairs(tail.model, *tail.tokenizers.encode_sides(*zip(*pairs[100:101], strict=True)))
-    ours, theirs = (memory.recall().neighbours(read.vectors) for memory in (tail, tidied))
+    sources = tail.tokenizers.source.encode_sources([pairs[100][0]])
+    recalls = [memory.recollection().recall(sources) for memory in (tail, tidied)]
+    ours, theirs = (recall.of_all.neighbours(read.vectors, read.pairs, recall.likeness) for recall in recalls)
     assert np.allclose(ours.distances, theirs.distances, rtol=1e-2, atol=1e-3)
+    assert (recalls[0].likeness.shared == recalls[1].likeness.shared).all()
     assert tail.state_count == tidied.state_count
 
 
@@ -243,7 +293,7 @@ def test_large_memory_has_small_keys_and_a_fit(make, folder: Path, pairs, monkey
     monkeypatch.setattr("dragoman.memory.base.FEWEST_FITTED", 50)
     memory = Memory(make(pairs), folder, *read_model(folder))
     assert memory.weighting is not None
-    assert memory.recall().reduction.components.shape[0] == 8
+    assert memory.recollection().reduction.components.shape[0] == 8
 
 
 # Faults.
@@ -284,7 +334,10 @@ def test_states_that_point_elsewhere_are_refused(make, folder: Path, pairs):
 
     out = make(pairs[:20])
     (states,) = out.glob("states-*")
-    for name, wrong in (("tokens", 10**6), ("tokens", -1), ("pairs", 10**6), ("starts", -5)):
+    for name, wrong in (
+        ("tokens", 10**6), ("tokens", -1), ("pairs", 10**6), ("starts", -5),
+        ("phrase_pairs", 10**6), ("phrase_pairs", -1), ("phrase_starts", -5),
+    ):  # fmt: skip
         copy = shutil.copytree(out, out.with_name(f"{name}{wrong}"))
         file = copy / states.name / f"{name}.npy"
         array = np.load(file)
@@ -333,7 +386,7 @@ def test_forgotten_text_is_gone_from_the_disk(make, folder: Path):
     for memory in (reader, writer, Memory(out, folder, *read_model(folder))):
         assert memory.exact("one") is None
         assert memory.exact("two").target == "zwei"
-        assert memory.recall().forgotten[0]
+        assert memory.recollection().forgotten[0]
 
 
 def test_forgetting_the_last_of_several_brings_back_the_one_before(make, folder: Path):

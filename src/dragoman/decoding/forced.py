@@ -15,7 +15,7 @@ from torch import Tensor
 from dragoman.data.batches import Batch, Ids, pad_rows, plan_batches, source_batch
 from dragoman.data.tokenizer import BOS
 from dragoman.decoding.engine import require_numbers
-from dragoman.decoding.mixture import Recall, Rememberer
+from dragoman.decoding.mixture import Rememberer
 from dragoman.model import Model
 
 TOKENS = 4096  # of a batch on either side, padding included; a longer pair is alone in one
@@ -68,9 +68,8 @@ def score(
     probabilities are not numbers.
     """
     likelihoods: dict[int, Likelihood] = {}
-    recall = memory.recall() if memory else None
     for rows, batch in forced_batches(model, sources, targets):
-        all_log_p = token_log_p(model, batch, recall)
+        all_log_p = token_log_p(model, batch, memory)
         require_numbers(all_log_p)
         log_p = all_log_p.split(batch.real.sum(1).tolist())
         labels = batch.labels[batch.real].split([len(row_log_p) for row_log_p in log_p])
@@ -80,16 +79,16 @@ def score(
 
 
 @torch.inference_mode()
-def token_log_p(model: Model, batch: Batch, recall: Recall | None = None) -> Tensor:
+def token_log_p(model: Model, batch: Batch, memory: Rememberer | None = None) -> Tensor:
     """Return the log-probabilities (N,), in nats, of the N labels of a batch that are not padding, in order."""
     state: Any = model.start(batch.source)
     vectors, labels = model.vectors(batch.target, state, batch.real), batch.labels[batch.real]
-    rows = max(1, LOGITS // model.output.out_features)
-    pieces = zip(vectors.split(rows), labels.split(rows), strict=True)
+    recall = memory.recall(batch.source) if memory else None
+    size, sources = max(1, LOGITS // model.output.out_features), batch.real.nonzero()[:, 0]
     log_p = []
-    for x, right in pieces:
+    for x, right, rows in zip(vectors.split(size), labels.split(size), sources.split(size), strict=True):
         of_words = model.output(x).log_softmax(-1)
-        log_p.append((recall.mix(of_words, x) if recall else of_words).gather(1, right[:, None])[:, 0])
+        log_p.append((recall.mix(of_words, x, rows) if recall else of_words).gather(1, right[:, None])[:, 0])
     return torch.cat(log_p)
 
 

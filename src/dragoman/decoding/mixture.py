@@ -3,18 +3,19 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from dragoman.decoding.search import argmax, topk
 
 
 class Recall(Protocol):
-    """What a memory knows at one time."""
+    """What a memory knows at one time of some sources (B,)."""
 
-    def mix(self, log_p: Tensor, vectors: Tensor) -> Tensor:
+    def mix(self, log_p: Tensor, vectors: Tensor, rows: Tensor) -> Tensor:
         """Return log-probabilities (R, W) of words, from the model's own ones and the vectors (R, M) behind them.
 
-        It may write into `log_p`. A row does not depend on the others.
+        rows (R,): which of the sources each is of. It may write into `log_p`. A row does not depend on the others.
         """
         ...
 
@@ -22,8 +23,8 @@ class Recall(Protocol):
 class Rememberer(Protocol):
     """A memory, which may learn while searches go on."""
 
-    def recall(self) -> Recall:
-        """Return what it knows now."""
+    def recall(self, source: Tensor) -> Recall:
+        """Return what it knows now of source ids (B, S)."""
         ...
 
 
@@ -33,10 +34,12 @@ class MixedState:
 
     of_model: Any
     recall: Recall
+    rows: Tensor  # (R,): the source of each hypothesis
 
     def select(self, rows: Tensor) -> None:
         """Keep the hypotheses `rows` (n,), in that order."""
         self.of_model.select(rows)
+        self.rows = self.rows[rows]
 
 
 class Mixture:
@@ -48,7 +51,8 @@ class Mixture:
 
     def start(self, source: Tensor) -> MixedState:
         """Encode the source ids (B, S); return the state before the first target token."""
-        return MixedState(self.model.start(source), self.memory.recall())
+        rows = torch.arange(len(source), device=source.device)
+        return MixedState(self.model.start(source), self.memory.recall(source), rows)
 
     def step(self, tokens: Tensor, state: MixedState) -> Tensor:
         """Return log-probabilities (R, 1, W) after the tokens (R, 1), which are then part of the state."""
@@ -56,7 +60,7 @@ class Mixture:
 
     def log_p(self, tokens: Tensor, state: MixedState) -> Tensor:
         """Return log-probabilities (R, W) after the tokens (R, 1), which are then part of the state."""
-        return state.recall.mix(*log_p_with_vectors(self.model, tokens, state.of_model))
+        return state.recall.mix(*log_p_with_vectors(self.model, tokens, state.of_model), state.rows)
 
     def likeliest(self, tokens: Tensor, state: MixedState, k: int) -> tuple[Tensor, Tensor]:
         """Return the k largest of what `log_p` returns, fewer if W is less, and their words, both (R, k), sorted."""

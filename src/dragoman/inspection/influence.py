@@ -104,7 +104,7 @@ def nearest_pairs(memory: Memory, source: Ids, target: Ids, places: Sequence[int
     A token that a pair does not have near counts as far away as the farthest state that was looked at.
     """
     (read,) = read_pairs(memory.model, [source], [target])
-    tokens, recollection = read.tokens[[*places]].tolist(), memory.recall()
+    tokens, recollection = read.tokens[[*places]].tolist(), memory.recollection()
     keys = recollection.reduction(read.vectors[[*places]])
     by_pair: defaultdict[int, dict[int, float]] = defaultdict(dict)
     farthest = [0.0] * len(tokens)

@@ -1,15 +1,17 @@
 """The states of a memory on the disk: made of all its pairs, written whole, read without running anything."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dragoman.data.batches import Ids
 from dragoman.errors import DragomanError
 from dragoman.memory.index import FAR, KEY, Index
+from dragoman.memory.phrases import Likeness, Phrases
 from dragoman.memory.recall import States
 from dragoman.memory.states import Reduction, Vectors
 from dragoman.memory.weighting import NEIGHBOURS, Weighting, fit_weighting
@@ -19,6 +21,7 @@ from dragoman.storage.writing import MANIFEST, fingerprint
 
 HELD_OUT = 5  # one pair in so many fits the weighting
 FEWEST_FITTED = 500  # states; fewer say too little
+PHRASES = ("numbers", "starts", "pairs")
 SPARE = 4  # times the neighbours that the fit looks for: those of held-out pairs do not count
 
 
@@ -29,14 +32,17 @@ class Base:
     reduction: Reduction
     weighting: Weighting | None = None  # None: not fitted
     states: States | None = None
+    phrases: Phrases | None = None
     pairs: int = 0  # the number of pairs that were there
     recall: float = 1.0  # the share of the nearest states that a search finds
 
 
-def fit_held_out(batches: Sequence[Vectors], reduction: Reduction, states: States) -> Weighting | None:
+def fit_held_out(
+    batches: Sequence[Vectors], reduction: Reduction, states: States, sources: Mapping[int, Ids]
+) -> Weighting | None:
     """Return the weighting that suits the pairs held out among those of some vectors; None for too few.
 
-    Their neighbours are states of pairs that are not held out.
+    sources: of all pairs by their numbers. The neighbours are states of pairs that are not held out.
     """
     vectors, right, pairs, log_p = (np.concatenate(column) for column in zip(*batches, strict=True))
     held_out = pairs % HELD_OUT == 0
@@ -45,8 +51,15 @@ def fit_held_out(batches: Sequence[Vectors], reduction: Reduction, states: State
     distances, numbers = states.index.search(reduction(vectors[held_out]), SPARE * NEIGHBOURS)
     distances = np.where(states.pairs[numbers] % HELD_OUT == 0, FAR, distances)
     order = np.argsort(distances, 1, kind="stable")[:, :NEIGHBOURS]
-    nearest = np.take_along_axis(states.tokens[numbers], order, 1)
-    return fit_weighting(log_p[held_out], right[held_out], nearest, np.take_along_axis(distances, order, 1))
+    distances = np.take_along_axis(distances, order, 1)
+    numbers = np.take_along_axis(numbers, order, 1)
+    tokens, neighbours = states.tokens[numbers], states.pairs[numbers]
+    asked, rows = np.unique(pairs[held_out], return_inverse=True)
+    others = [number for number in sources if number % HELD_OUT]
+    phrases = Phrases.from_sources([sources[number] for number in others], others)
+    likeness = Likeness.measure([sources[number] for number in asked.tolist()], [phrases], max(sources) + 1)
+    shared, known = likeness.shared[rows[:, None], neighbours], likeness.known[rows]
+    return fit_weighting(log_p[held_out], right[held_out], tokens, distances, shared, known)
 
 
 def write_base(folder: Path, base: Base) -> None:
@@ -56,10 +69,13 @@ def write_base(folder: Path, base: Base) -> None:
         index = base.states.index
         arrays |= {"keys": index.keys, "centres": index.centres, "starts": index.starts}
         arrays |= {"tokens": base.states.tokens.astype(np.int32), "pairs": base.states.pairs.astype(np.int32)}
+    if base.phrases:
+        arrays |= {f"phrase_{name}": getattr(base.phrases, name) for name in PHRASES}
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array, allow_pickle=False)
     weighting = asdict(base.weighting) if base.weighting else None
-    record = {"pairs": base.pairs, "recall": base.recall, "weighting": weighting}
+    sources = base.phrases.count if base.phrases else 0
+    record = {"pairs": base.pairs, "sources": sources, "recall": base.recall, "weighting": weighting}
     (folder / "states.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
@@ -78,7 +94,7 @@ def read_base(folder: Path, model: Model) -> Base:
         count, size = reduction.components.shape
         if reduction.mean.shape != (size,) or size != model.output.in_features:
             raise ValueError
-        states = None
+        states = phrases = None
         if "keys" in arrays:
             keys, centres, starts = (arrays[name] for name in ("keys", "centres", "starts"))
             tokens, pairs = (np.array(arrays[name], np.int64) for name in ("tokens", "pairs"))
@@ -89,10 +105,12 @@ def read_base(folder: Path, model: Model) -> Base:
                 and (np.diff(starts) >= 0).all() and tokens.min() >= 0 and tokens.max() < model.output.out_features
                 and pairs.min() >= 0 and pairs.max() < int(record["pairs"])
             )  # fmt: skip
-            if not fits:
+            columns = [np.array(arrays[f"phrase_{name}"]) for name in PHRASES]
+            phrases = Phrases(columns[0], columns[1], columns[2], int(record["sources"]))
+            if not fits or not phrases.are_whole(int(record["pairs"])):
                 raise ValueError
             states = States(Index(keys, np.array(centres, np.float32), np.array(starts, np.int64)), tokens, pairs)
-        return Base(reduction, weighting, states, int(record["pairs"]), float(record["recall"]))
+        return Base(reduction, weighting, states, phrases, int(record["pairs"]), float(record["recall"]))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError):
         raise DragomanError(
             f"{folder}: damaged; delete this folder, and dragoman remember --add makes it anew from the pairs"

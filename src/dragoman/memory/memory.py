@@ -9,11 +9,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from dragoman.data.batches import Ids
+from dragoman.data.tokenizer import PAD
 from dragoman.data.tokenizers import JOINT, SIDES, Tokenizers
 from dragoman.decoding.forced import max_positions
 from dragoman.errors import DragomanError
@@ -21,8 +23,9 @@ from dragoman.memory.base import Base, fit_held_out, read_base, write_base
 from dragoman.memory.index import KEY
 from dragoman.memory.matches import Match, Matches
 from dragoman.memory.pairs import ApprovedPair, PairLog
+from dragoman.memory.phrases import Phrases
 from dragoman.memory.provenance import Shares, token_origins
-from dragoman.memory.recall import Recollection, States
+from dragoman.memory.recall import Recollection, SourceRecall, States
 from dragoman.memory.states import Ints, Reduction, Vectors, read_pairs
 from dragoman.memory.weighting import Weighting
 from dragoman.model import Model
@@ -84,6 +87,14 @@ def check_record(folder: Path, model_folder: Path) -> None:
         )
 
 
+class Sides(NamedTuple):
+    """A pair in ids without BOS and EOS, tags in front."""
+
+    number: int
+    source: Ids
+    target: Ids
+
+
 class Memory:
     """Approved pairs that a model remembers: what is added counts from the next search on, in all processes.
 
@@ -100,7 +111,7 @@ class Memory:
         self.log = PairLog(folder / PAIRS)
         self.matches = Matches(self.log.pairs)
         self._lock = threading.RLock()
-        self._base, self._tail = self._read_base(), list[Vectors]()
+        self._base, self._tail, self._tail_sources = self._read_base(), list[Vectors](), dict[int, Ids]()
         self._read = self._base.pairs  # pairs whose states are in the base or the tail
         self._recollection: Recollection | None = None
         self.refresh()
@@ -123,7 +134,7 @@ class Memory:
     @property
     def state_count(self) -> int:
         """How many states it has, of which those on the disk are searched in cells."""
-        return sum(len(part.tokens) for part in self.recall().parts)
+        return sum(len(part.tokens) for part in self.recollection().parts)
 
     @property
     def index_recall(self) -> float:
@@ -139,8 +150,15 @@ class Memory:
                 self.matches.refresh()
                 self._recollection = None
 
-    def recall(self) -> Recollection:
-        """Return what the memory knows now; see `decoding.mixture`."""
+    def recall(self, source: Tensor) -> SourceRecall:
+        """Return what the memory knows now of source ids (B, S); see `decoding.mixture`."""
+        lengths = (source != PAD).sum(1) - 1  # without EOS
+        return self.recollection().recall(
+            [ids[:length] for ids, length in zip(source.tolist(), lengths.tolist(), strict=True)]
+        )
+
+    def recollection(self) -> Recollection:
+        """Return what the memory knows now."""
         self.refresh()
         with self._lock:
             if self._recollection is None:
@@ -169,29 +187,33 @@ class Memory:
 
         sources, targets: ids without BOS and EOS, tags in front.
         """
-        recollection = self.recall()
+        recall = self.recollection().recall(sources)
         origins: list[list[Shares]] = [[] for _ in sources]
         for read in read_pairs(self.model, sources, targets):
-            for number, shares in zip(read.pairs.tolist(), token_origins(recollection, read), strict=True):
+            for number, shares in zip(read.pairs.tolist(), token_origins(recall, read), strict=True):
                 origins[number].append(shares)
         return origins
 
     def _recollect(self) -> Recollection:
-        self._tail += self._vectors(range(self._read, len(self.log.pairs)))
+        sides = self._sides(range(self._read, len(self.log.pairs)))
+        self._tail += self._vectors(sides)
+        self._tail_sources |= {each.number: each.source for each in sides}
         self._read = len(self.log.pairs)
-        base, parts = self._base, list[States]()
-        if base.states:
+        base, parts, phrases = self._base, list[States](), list[Phrases]()
+        if base.states and base.phrases:
             parts.append(base.states)
+            phrases.append(base.phrases)
         weighting = base.weighting
         if self._tail:
             vectors, tokens, pairs = (np.concatenate(column) for column in list(zip(*self._tail, strict=True))[:3])
             weighting = weighting or Weighting.guess(vectors)
             parts.append(States.from_keys(base.reduction(vectors), tokens, pairs))
+            phrases.append(Phrases.from_sources([*self._tail_sources.values()], [*self._tail_sources]))
         forgotten = np.array([pair is None for pair in self.log.pairs], bool)
-        return Recollection(base.reduction, weighting or Weighting(), parts, forgotten)
+        return Recollection(base.reduction, weighting or Weighting(), parts, phrases, forgotten)
 
-    def _vectors(self, numbers: Sequence[int]) -> Iterator[Vectors]:
-        """Yield the vectors of the pairs of these numbers, but for those that were forgotten or are too long."""
+    def _sides(self, numbers: Sequence[int]) -> list[Sides]:
+        """Return the ids of the pairs of these numbers, but for those that were forgotten or are too long."""
         pairs = [(number, pair) for number in numbers if (pair := self.log.pairs[number])]
         sources = [self.tokenizers.source.encode_sources([pair.source])[0] for _, pair in pairs]
         tags = [
@@ -200,16 +222,18 @@ class Memory:
         ]
         targets = self.tokenizers.target.encode_all([pair.target for _, pair in pairs])
         sides = [
-            (number, tag + source, target_tag + target)
+            Sides(number, tag + source, target_tag + target)
             for (number, _), (tag, target_tag), source, target in zip(pairs, tags, sources, targets, strict=True)
         ]
         most = max_positions(self.model)
-        fitting = [each for each in sides if max(len(each[1]), len(each[2])) < most]
-        if not fitting:
-            return
-        named, read, written = zip(*fitting, strict=True)
-        for batch in read_pairs(self.model, read, written):
-            yield batch._replace(pairs=np.array(named)[batch.pairs])
+        return [each for each in sides if max(len(each.source), len(each.target)) < most]
+
+    def _vectors(self, sides: Sequence[Sides]) -> Iterator[Vectors]:
+        """Yield the vectors of pairs."""
+        if sides:
+            numbers, sources, targets = zip(*sides, strict=True)
+            for batch in read_pairs(self.model, sources, targets):
+                yield batch._replace(pairs=np.array(numbers)[batch.pairs])
 
     # Writing.
 
@@ -272,7 +296,7 @@ class Memory:
             for folder in before:
                 delete_folder(folder)
         with self._lock:
-            self._base, self._tail, self._recollection = self._read_base(), [], None
+            self._base, self._tail, self._tail_sources, self._recollection = self._read_base(), [], {}, None
             self._read = self._base.pairs
         return True
 
@@ -288,10 +312,14 @@ class Memory:
         numbers = [n for n in range(base.pairs if extends else 0, count) if self.log.pairs[n]]
         blocks = -(-len(numbers) // BLOCK)
         first: list[Vectors] = []
+        kept_sources = list(range(base.pairs)) if extends else []
+        sources = {each.number: each.source for each in self._sides(kept_sources)}
         done = 0
         for block in range(blocks):
             chosen = numbers[block::blocks]  # pairs from everywhere, so that those of the first block stand for all
-            batches = list(self._vectors(chosen))
+            sides = self._sides(chosen)
+            sources |= {each.number: each.source for each in sides}
+            batches = list(self._vectors(sides))
             if not extends and not first and batches:
                 first = batches
                 vectors = np.concatenate([batch.vectors for batch in batches])
@@ -303,5 +331,6 @@ class Memory:
             return Base(reduction, pairs=count)
         keys, tokens, pairs = (np.concatenate(column) for column in zip(*columns, strict=True))
         states = States.from_keys(keys.astype(np.float32), tokens, pairs)
-        weighting = base.weighting if extends else fit_held_out(first, reduction, states)
-        return Base(reduction, weighting, states, count, states.index.measure_recall())
+        weighting = base.weighting if extends else fit_held_out(first, reduction, states, sources)
+        phrases = Phrases.from_sources([*sources.values()], [*sources])
+        return Base(reduction, weighting, states, phrases, count, states.index.measure_recall())

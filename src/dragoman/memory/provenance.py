@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.memory.recall import Recollection
+from dragoman.memory.recall import SourceRecall
 from dragoman.memory.states import Vectors
 
 
@@ -21,11 +21,11 @@ Shares = dict[int, Share]
 """By the number of the pair, the largest first."""
 
 
-def token_origins(recollection: Recollection, read: Vectors) -> list[Shares]:
-    """Return for each token of some translations the pairs that speak for it."""
-    if not recollection.parts:
+def token_origins(recall: SourceRecall, read: Vectors) -> list[Shares]:
+    """Return for each token of translations of some sources the pairs that speak for it."""
+    if not recall.of_all.parts:
         return [{} for _ in read.tokens]
-    near = recollection.neighbours(read.vectors)
+    near = recall.of_all.neighbours(read.vectors, read.pairs, recall.likeness)
     shares = np.where(near.tokens == read.tokens[:, None], near.shares, 0.0)
     of_memory = near.weight[:, None] * shares
     total = (1 - near.weight) * np.exp(read.log_p.astype(np.float64)) + of_memory.sum(1)

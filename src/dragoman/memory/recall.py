@@ -1,6 +1,6 @@
 """Look up what a memory knows of the next token, and mix it with what the model says.
 
-Shapes: R hypotheses, M numbers of the decoder's output, k neighbours, W words.
+Shapes: B sources, R hypotheses, M numbers of the decoder's output, k neighbours, W words.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dragoman.data.batches import Ids
 from dragoman.memory.index import FAR, Index
+from dragoman.memory.phrases import Likeness, Phrases
 from dragoman.memory.states import Floats, Ints, Reduction
-from dragoman.memory.weighting import NEIGHBOURS, Weighting, token_shares
+from dragoman.memory.weighting import LEAST, NEIGHBOURS, Weighting, token_shares
 
 NOTHING = 1e-300  # a probability that changes none
 
@@ -58,10 +60,18 @@ class Recollection:
     reduction: Reduction
     weighting: Weighting
     parts: Sequence[States]  # those on the disk and later ones; none for an empty memory
+    phrases: Sequence[Phrases]  # of the sources of both
     forgotten: NDArray[np.bool_]  # by pair
 
-    def neighbours(self, vectors: Floats, count: int = NEIGHBOURS) -> Neighbours:
-        """Return the states nearest to each of the vectors (R, M), with what they count."""
+    def recall(self, sources: Sequence[Ids]) -> "SourceRecall":
+        """Return what the memory knows of some sources (ids without EOS)."""
+        return SourceRecall(self, Likeness.measure(sources, self.phrases, len(self.forgotten)))
+
+    def neighbours(self, vectors: Floats, rows: Ints, likeness: Likeness, count: int = NEIGHBOURS) -> Neighbours:
+        """Return the states nearest to each of the vectors (R, M), with what they count.
+
+        rows (R,): which of the sources each is of.
+        """
         keys = self.reduction(vectors)
         near = [part.nearest(keys, count) for part in self.parts]
         distances, tokens, pairs = near[0] if len(near) == 1 else map(np.hstack, zip(*near, strict=True))
@@ -71,9 +81,9 @@ class Recollection:
         if not in_order:
             order = np.argsort(distances, 1, kind="stable")[:, :count]
             distances, tokens, pairs = (np.take_along_axis(each, order, 1) for each in (distances, tokens, pairs))
-        shares = self.weighting.neighbours(distances)
+        shares = self.weighting.neighbours(distances, likeness.shared[rows[:, None], pairs])
         same = token_shares(tokens, shares)
-        weight = self.weighting.memory(distances[:, 0], same.max(1))
+        weight = self.weighting.memory(distances[:, 0], same.max(1), likeness.known[rows])
         return Neighbours(distances, tokens, pairs, shares, same, weight)
 
     @cached_property
@@ -81,20 +91,38 @@ class Recollection:
         """Whether a pair was forgotten."""
         return bool(self.forgotten.any())
 
-    def mix(self, log_p: Tensor, vectors: Tensor) -> Tensor:
+
+@dataclass(frozen=True)
+class SourceRecall:
+    """What a memory knows at one time of some sources."""
+
+    of_all: Recollection
+    likeness: Likeness
+
+    @cached_property
+    def trusted(self) -> NDArray[np.bool_]:
+        """For which sources (B,) the memory has any weight."""
+        return self.of_all.weighting.trust(self.likeness.known) >= LEAST
+
+    def mix(self, log_p: Tensor, vectors: Tensor, rows: Tensor) -> Tensor:
         """Return the log-probabilities (R, W) of words, mixed with those of the memory. See `Recall.mix`.
 
         Where the memory has no weight, they keep their bits.
         """
-        if not self.parts:
+        if not self.of_all.parts:
             return log_p
-        near = self.neighbours(vectors.float().cpu().numpy())
+        source = rows.cpu().numpy()
+        there = np.flatnonzero(self.trusted[source])
+        if not len(there):
+            return log_p
+        near = self.of_all.neighbours(vectors.float().cpu().numpy()[there], source[there], self.likeness)
         if not near.weight.any():
             return log_p
         shares = np.log(np.maximum(near.weight[:, None] * near.token_shares, NOTHING))
-        tokens, of_memory, of_model = (
-            torch.from_numpy(each).to(log_p.device) for each in (near.tokens, shares, np.log1p(-near.weight))
+        places, tokens, of_memory, of_model = (
+            torch.from_numpy(each).to(log_p.device) for each in (there, near.tokens, shares, np.log1p(-near.weight))
         )
-        log_p += of_model[:, None]
+        mixed = log_p[places] + of_model[:, None].to(log_p.dtype)
         # Neighbours with the same token write the same number.
-        return log_p.scatter_(1, tokens, torch.logaddexp(log_p.gather(1, tokens), of_memory.to(log_p.dtype)))
+        log_p[places] = mixed.scatter_(1, tokens, torch.logaddexp(mixed.gather(1, tokens), of_memory.to(mixed.dtype)))
+        return log_p

@@ -402,7 +402,7 @@ def add_rows(call: Call, path: Path, name: str) -> Record:
     waiting = iter(rows)
     while block := list(islice(waiting, BLOCK)):
         memories.remember(call, remembered, [(row.source, row.target, f"{origin}:{row.number}") for row in block])
-        remembered.memory.recall()  # here and not in a search, for which others wait
+        remembered.memory.recollection()  # here and not in a search, for which others wait
     return {"status": "completed", "pair": list(remembered.served.pair), "skipped": skipped}
 
 

@@ -48,6 +48,8 @@ async function forget({ number }, { source, target }, again) {
   } catch (error) {
     return showTrouble(error, null);
   }
+  looked = null; // what is still asked of another word, which the pointer crossed, comes too late
+  clearTimeout(waiting);
   at("#origin").hidden = true;
   say(() => t("origin.forgotten"));
   again();
