@@ -1,9 +1,11 @@
 """Check corpora before training. Each is read twice: first to learn what is usual in it, then to find what is not."""
 
 import contextlib
+import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -13,11 +15,12 @@ from dragoman.check.cleaning import COLUMNS, Cleaning, Origin, Origins
 from dragoman.check.columns import RowBlock, row_blocks
 from dragoman.check.detectors import CheckLimits, Hits, detect
 from dragoman.check.first_reading import FirstReading, UsualPairs, find_repeats, read_first, reading_of_kept
+from dragoman.check.plausibility import Plausibility
 from dragoman.check.profile import SHORT, Profile
 from dragoman.check.report import LONGEST_EXAMPLE, MAX_EXAMPLES, MAX_LOCATIONS, CheckedCorpus, CheckReport, Example
 from dragoman.check.rules import RULES
 from dragoman.check.slips import find_slips, realigned
-from dragoman.data.corpus import begins_with_header
+from dragoman.data.corpus import Pair, begins_with_header
 from dragoman.data.formats import read_rows
 from dragoman.data.lines import OnProblem, Problem, Row, display_path
 from dragoman.data.spec import CorpusSpec
@@ -31,6 +34,15 @@ UNFIT = {"unreadable", "line-counts", "direction"}
 # Problems of which each is a row less.
 LEAVE_OUT = {"utf-8", "columns", "record", "fuzzy", "obsolete", "unfinished", "plural", "language", "unmatched"}
 
+
+class Cleaned(NamedTuple):
+    """What cleaning has found, how many pairs it has written, and where the lines stood that it has written."""
+
+    report: CheckReport
+    written: int
+    origins: Origins
+
+
 CorpusSets = Mapping[str, tuple[CorpusSpec, ...]]  # "train" first, then "dev" and "test" where there are any
 Readings = dict[str, list[FirstReading]]  # of the same sets
 
@@ -41,11 +53,12 @@ def check(
     cleaning: Cleaning | None = None,
     max_locations: int | None = MAX_LOCATIONS,
     readings: Readings | None = None,
+    plausibility: Plausibility | None = None,
 ) -> CheckReport:
     """Return what is wrong with the corpora. With `cleaning`, write the pairs of "train" that no rule drops.
 
     A corpus that cannot be read to its end is reported, not raised. max_locations: that are kept for each rule, or
-    None for all. readings: as `first_readings` returns them.
+    None for all. readings: as `first_readings` returns them. plausibility: what models say of the pairs of "train".
     """
     readings = readings or first_readings(sets)
     usual = UsualPairs(readings["train"])
@@ -86,6 +99,10 @@ def check(
                         *detect(block, profile, limits, judgement.unknown[rows]),
                         *(hits.within(rows) for hits in findings),
                     ]
+                    if plausibility and name == "train":
+                        judged = plausibility.scores_of((display_path(spec.files[0]), n) for n in block.numbers)
+                        hits.append(plausibility.hits(judged))
+                        report.measure(plausibility=20 * judged[~np.isnan(judged)])
                     drop = add_hits(report, corpus, block, hits)
                     corpus.read += len(block)
                     corpus.pairs += int(block.has_text.sum())
@@ -195,8 +212,9 @@ def check_and_clean(
     rejected: Path | None = None,
     realign: bool = False,
     max_locations: int | None = MAX_LOCATIONS,
-) -> tuple[CheckReport, int]:
-    """Write the clean pairs to `out`; return the report of the corpora and the number of pairs written.
+    plausibility: Plausibility | None = None,
+) -> Cleaned:
+    """Write the clean pairs to `out`.
 
     What is usual in a corpus changes when the worst pairs are gone, so the result is checked and cleaned again until
     there is nothing left to drop, but MAX_PASSES times at most; the report counts separately what goes later. Nothing
@@ -204,7 +222,7 @@ def check_and_clean(
     another direction than the others, because then pairs may be wrong.
 
     rejected: where the pairs that are dropped are written to. realign: give the sources where one side has slipped
-    their targets back, instead of dropping them.
+    their targets back, instead of dropping them. plausibility: what models say of the pairs.
     """
     drafts = [draft_of(out, f"{n}.{uuid4().hex}") for n in range(2)]
     audit = draft_of(rejected, uuid4().hex) if rejected else None
@@ -213,10 +231,12 @@ def check_and_clean(
             with name_errors(rejected, audit):
                 audit.write_text("\t".join(COLUMNS) + "\n", encoding="utf-8")
         readings = first_readings(sets)
-        first, cleaning = check_into(drafts[0], sets, limits, out, readings, audit, realign, None, max_locations)
+        first, cleaning = check_into(
+            drafts[0], sets, limits, out, readings, audit, realign, None, max_locations, plausibility
+        )
         report = first
         if UNFIT & report.findings.keys():
-            return report, 0
+            return Cleaned(report, 0, Origins())
         for again in range(MAX_PASSES - 1):
             if not any(corpus.dropped for corpus in report.corpora if corpus.set == "train") and (again or not realign):
                 break
@@ -236,7 +256,7 @@ def check_and_clean(
             if audit and rejected:
                 with atomic_file(rejected, shared=True) as draft_file:
                     audit.replace(draft_file)
-        return first, report.kept()
+        return Cleaned(first, report.kept(), cleaning.written)
     finally:
         for left in filter(None, (*drafts, audit)):
             with contextlib.suppress(OSError):
@@ -253,6 +273,7 @@ def check_into(
     realign: bool = False,
     origins: Origins | None = None,
     max_locations: int | None = MAX_LOCATIONS,
+    plausibility: Plausibility | None = None,
 ) -> tuple[CheckReport, Cleaning]:
     """Check corpora and write clean pairs, as `check` does, to the file `draft`; add those dropped to `audit`.
 
@@ -264,4 +285,14 @@ def check_into(
         rejected = stack.enter_context(audit.open("a", encoding="utf-8", newline="")) if audit else None
         cleaning = Cleaning(clean, rejected, realign, origins)
         cleaning.lost = Profile(readings["train"][0].profile.alphabet)
-        return check(sets, limits, cleaning, max_locations, readings), cleaning
+        return check(sets, limits, cleaning, max_locations, readings, plausibility), cleaning
+
+
+def kept_pairs(sets: CorpusSets, limits: CheckLimits, realign: bool = False) -> list[tuple[Origin, Pair]]:
+    """Return the pairs of "train" that no rule drops, with where they stand."""
+    with tempfile.TemporaryDirectory() as place:
+        clean = Path(place, "clean.tsv")
+        _, written, origins = check_and_clean({"train": sets["train"]}, limits, clean, realign=realign)
+        lines = clean.read_text(encoding="utf-8").split("\n")[:-1] if written else []
+    pairs = (tuple(line.split("\t")) for line in lines)
+    return [(origins.origin_of(n), (pair[0], pair[1])) for n, pair in enumerate(pairs, start=1) if len(pair) > 1]

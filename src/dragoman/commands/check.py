@@ -11,6 +11,8 @@ from dragoman.commands import parse, print_json
 from dragoman.errors import DragomanError, UsageError, plural
 
 if TYPE_CHECKING:
+    from dragoman.check.detectors import CheckLimits
+    from dragoman.check.plausibility import Plausibility
     from dragoman.check.report import CheckedCorpus, CheckReport, Occurrences
     from dragoman.data.spec import CorpusSpec
 
@@ -26,6 +28,7 @@ class Options:
     $ dragoman check pairs.tsv
     $ dragoman check train.en train.ko --dev dev.tsv --test test.tsv --write-clean clean.tsv
     $ dragoman check train.tsv --write-clean clean.tsv --rejected rejected.tsv --realign --report check.html
+    $ dragoman check crawled.tsv --learn --write-clean clean.tsv --rejected rejected.tsv
     $ dragoman check memory.tmx columns=en,de news.jsonl.gz columns=translation.en,translation.de --json
     """
 
@@ -41,6 +44,14 @@ class Options:
     "with --write-clean, write the pairs that it drops to this file, with line, reasons and score"
     realign: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "with --write-clean, give sources their targets back where one side has slipped by some lines"
+    model: Annotated[Path | None, tyro.conf.arg(metavar="MODEL")] = None
+    "let this model from source to target say which pairs are implausible, and drop those, too"
+    learn: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "let four small models learn from the pairs, and each judge those that it has not seen, in both directions"
+    minutes: float = 10.0
+    "with --learn, minutes of training, of all four together"
+    keep: float | None = None
+    "with --model or --learn, keep this share of the pairs, such as 0.95, instead of those unlike wrong pairs"
     report: Annotated[Path | None, tyro.conf.arg(metavar="OUT.html")] = None
     "write a page with counts, examples and distributions, in English and Korean, which needs no network"
     max_ratio: float = 3.0
@@ -85,14 +96,22 @@ def main(arguments: list[str]) -> None:
             raise UsageError(f"{name} needs --write-clean, which drops pairs")
     if options.report:
         check_place(options.report, ".html", files)
+    if options.model and options.learn:
+        raise UsageError("--model and --learn are two ways to judge pairs; give one of them")
+    if options.keep is not None and not (0 < options.keep <= 1 and (options.model or options.learn)):
+        raise UsageError(f"--keep is a share above 0, at most 1, and needs --model or --learn, not {options.keep}")
     if clean:
         check_output(clean, files, sets["train"])
         if options.rejected:
             check_place(options.rejected, ".tsv", [*files, clean])
-        with exit_on_signals():  # so that drafts are deleted
-            report, written = check_and_clean(sets, limits, clean, options.rejected, options.realign, max_locations)
-    else:
-        report = check(sets, limits, max_locations=max_locations)
+    with exit_on_signals():  # so that drafts are deleted
+        doubts = find_doubts(options, sets, limits) if options.model or options.learn else None
+        if clean:
+            report, written, _ = check_and_clean(
+                sets, limits, clean, options.rejected, options.realign, max_locations, doubts
+            )
+        else:
+            report = check(sets, limits, max_locations=max_locations, plausibility=doubts)
     if options.report:
         write_page(options.report, report)
     if options.json:
@@ -103,6 +122,43 @@ def main(arguments: list[str]) -> None:
     if errors or warnings:
         sys.stdout.flush()
         raise DragomanError(f"found {plural(errors, 'error')} and {plural(warnings, 'warning')}")
+
+
+def find_doubts(
+    options: Options, sets: "dict[str, tuple[CorpusSpec, ...]]", limits: "CheckLimits"
+) -> "Plausibility | None":
+    """Let models judge the pairs that the rules keep; return None where that brings nothing, and say so."""
+    import tempfile
+
+    import numpy as np
+
+    from dragoman.check.corpora import kept_pairs
+    from dragoman.check.plausibility import Plausibility, least_believed, least_kept
+    from dragoman.model_folder import fetch_model
+    from dragoman.synthesis.plausibility import judge, learn
+
+    def announce(text: str) -> None:
+        print(f"check: {text}", file=sys.stderr)
+
+    tags = {(spec.tag, spec.target_tag) for spec in sets["train"]}
+    if len(tags) > 1 or (options.learn and tags != {("", "")}):
+        raise UsageError("--model judges corpora with one tag, and --learn those without: check them one at a time")
+    kept = kept_pairs(sets, limits, options.realign)
+    pairs = [pair for _, pair in kept]
+    if options.learn:
+        with tempfile.TemporaryDirectory() as place:
+            scores, wrong = learn(pairs, Path(place), options.minutes, announce)
+    else:
+        scores, wrong = judge(fetch_model(Path(options.model or "")), pairs, tags.pop())
+    known, wrong = ~np.isnan(scores), wrong[~np.isnan(wrong)]
+    if not known.any() or not len(wrong):
+        announce("too few pairs to judge")
+        return None
+    least = least_kept(scores[known], options.keep) if options.keep else least_believed(scores[known], wrong)
+    if not least:
+        announce("nothing to gain here: hardly a pair that the rules keep is as implausible as a wrong one")
+    origins = (origin for (origin, _), judged in zip(kept, known, strict=True) if judged)
+    return Plausibility(dict(zip(origins, scores[known].tolist(), strict=True)), least)
 
 
 def check_output(out: Path, files: list[Path], specs: "tuple[CorpusSpec, ...]") -> None:
