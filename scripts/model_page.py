@@ -13,6 +13,7 @@ from itertools import product
 from pathlib import Path
 
 from dragoman.config import AttentionConfig, FeedForwardConfig, RunConfig, TrainingConfig, TransformerConfig
+from dragoman.inspection.inspect import inspect
 from dragoman.inspection.model_page import model_page, read_shown_model, show_model
 from dragoman.training.loop import train
 from dragoman.translation.translator import Translator
@@ -109,8 +110,10 @@ def main() -> None:
     parser.add_argument("--train", type=Path, metavar="FOLDER")
     folder = parser.parse_args().train
     if folder:
+        translator = train_model(folder)
         words = {word for source, _ in pairs() for word in source.split()}
-        shown = show_model(train_model(folder), SENTENCE, REFERENCE, name="en-ko", words=sorted(words, key=str.lower))
+        inspection = inspect(translator, SENTENCE, REFERENCE, name="en-ko")
+        shown = show_model(translator, inspection, sorted(words, key=str.lower))
     else:
         shown = read_shown_model(PAGE.read_text(encoding="utf-8"))
     PAGE.write_text(model_page(shown), encoding="utf-8")

@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragoman.config import TransformerConfig, as_dict, update
+from dragoman.config import TransformerConfig, as_dict, model_config
 from dragoman.data.batches import Ids
 from dragoman.decoding.search import next_log_p
 from dragoman.errors import UsageError
+from dragoman.inspection.inspection import Inspection
 from dragoman.inspection.model_figure import FRAME, TOTAL, WIDTH, Sort, draw_figure
 from dragoman.inspection.page import encode, read_web_file, render_page
 from dragoman.inspection.roles import ROLES
@@ -68,29 +69,19 @@ class ShownModel:
     words: list[str]  # that a source may consist of; empty where they are not known
 
 
-def show_model(
-    translator: Translator, text: str, reference: str | None = None, *, name: str, words: Iterable[str] = ()
-) -> ShownModel:
-    """Return what the page of a translator's model shows; of an ensemble, the first model.
+def show_model(translator: Translator, inspection: Inspection, words: Iterable[str] = ()) -> ShownModel:
+    """Return what the page of the model of an inspection shows; its film teaches the translation that was inspected.
 
-    reference: another translation of the text, by default the model's own. Raise UsageError for a model that the page
-    cannot compute.
+    translator: the one that was inspected; words: those that a source may consist of. Raise UsageError for a model that
+    the page cannot compute.
     """
-    model, tokenizers = translator.model, translator.tokenizers
-    check_model(model)
-    assert isinstance(model, Transformer)
-    if translator.target_tag_ids:
+    check_model(translator.model)
+    assert isinstance(translator.model, Transformer)
+    if inspection.target_tag:
         raise UsageError("the page of a model begins translations without a tag: leave out --target-tag")
-    given = translator.translate([text])[0].text if reference is None else reference
-    return ShownModel(
-        name,
-        model,
-        list(tokenizers.source.pieces),
-        list(tokenizers.target.pieces),
-        tokenizers.source.encode(text, translator.tag),
-        tokenizers.target.encode(given),
-        list(words),
-    )
+    source, target = (list(side.pieces) for side in (translator.tokenizers.source, translator.tokenizers.target))
+    ids = inspection.source.ids, inspection.target.ids
+    return ShownModel(inspection.model, translator.model, source, target, *ids, list(words))
 
 
 def check_model(model: Model) -> None:
@@ -153,7 +144,7 @@ def read_shown_model(page: str) -> ShownModel:
     match = DATA.search(page)
     assert match
     data = json.loads(match[1])
-    config = update(TransformerConfig(), data["config"], "the page")
+    config = model_config(data["config"], "the page")
     source, target = data["source_pieces"], data["target_pieces"] or data["source_pieces"]
     model = build_empty(config, len(source), len(target))
     assert isinstance(model, Transformer)

@@ -2,15 +2,15 @@
 
 import { at, fillSelect, fixed, make, t } from "./elements.js";
 import { grid } from "./grid.js";
-import { columnsOf, concatenated, matrix, product, row, scaledBy, softmax, transposed } from "./tape.js";
+import { columnsOf, concatenated, matrix, product, productOfRows, row, scaledBy, softmax } from "./tape.js";
 
 export const FILLS = ["infinity", "billion", "times"]; // what becomes of masked scores: -∞, -1e9, multiplied by 1e-9
 const SHOWN = 8; // columns that can be edited; the others are computed with as they are
 const PRESETS = {
   home: { words: ["I", "go", "home"], q: [[2, 0], [1.653, 1], [2.626, -1]], k: [[2, 0], [1.653, 1], [2.626, -1]], v: [[2, 0], [1.653, 1], [2.626, -1]], scale: false },
   thinking: {
-    words: ["Thinking", "Machines"], q: [[1.38, -1.14, -0.87], [0.41, 0.94, -2.39]], k: [[3.39, 5.19, 0.46], [-3.22, -2.14, -4.8]],
-    v: [[-0.21, 3.13, -3.7], [-0.22, 0.47, 2.32]],
+    words: ["Thinking", "Machines"], q: [[1.384, -1.145, -0.866], [0.406, 0.938, -2.385]], k: [[3.387, 5.187, 0.465], [-3.216, -2.136, -4.803]],
+    v: [[-0.212, 3.135, -3.704], [-0.219, 0.475, 2.324]],
   },
   dog: {
     words: ["I", "am", "dog"], q: [[56.8, 12.1, 43.5], [30.4, 100.8, 24.2], [11.11, 7.34, 20.23]], k: [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
@@ -32,7 +32,7 @@ export function attend(q, k, v, { heads = 1, scale = true, temperature = 1, caus
   const parts = Array.from({ length: heads }, (_, head) => {
     const [query, key] = [q, k].map((of) => columnsOf(of, head * d_k, d_k));
     const value = columnsOf(v, head * d_v, d_v);
-    const scores = product(query, transposed(key));
+    const scores = productOfRows(query, key);
     const scaled = scaledBy(scores, 1 / divisor);
     const masked = matrix(q.rows, k.rows, scaled.data.map((score, n) => (open(Math.floor(n / k.rows), n % k.rows) ? score : masks[fill](score))));
     const weights = softmax(masked);

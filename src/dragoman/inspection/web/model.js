@@ -488,7 +488,10 @@ for (const box of boxes) {
     runAgain();
     openBox(box);
   };
-  box.addEventListener("click", open);
+  box.addEventListener("click", () => {
+    open();
+    if (matchMedia("(max-width: 860px)").matches) at("#panel").scrollIntoView(); // it is below the figure there
+  });
   box.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault();

@@ -42,6 +42,30 @@ export function product(a, b) {
   });
 }
 
+// a times the transpose of b: the product of each row of a with each row of b.
+export function productOfRows(a, b) {
+  const [n, k, m] = [a.rows, a.columns, b.rows];
+  const data = new Float64Array(n * m);
+  for (let i = 0; i < n; i++) {
+    for (let j = 0; j < m; j++) {
+      let sum = 0;
+      for (let l = 0; l < k; l++) sum += a.data[i * k + l] * b.data[j * k + l];
+      data[i * m + j] = sum;
+    }
+  }
+  return matrix(n, m, data, [a, b], (gradient) => {
+    for (let i = 0; i < n; i++) {
+      for (let j = 0; j < m; j++) {
+        const value = gradient[i * m + j];
+        for (let l = 0; l < k; l++) {
+          a.gradient[i * k + l] += value * b.data[j * k + l];
+          b.gradient[j * k + l] += value * a.data[i * k + l];
+        }
+      }
+    }
+  });
+}
+
 // A matrix whose numbers are some of those of `a`: place(i, j) says which.
 function picked(a, rows, columns, place) {
   const places = Int32Array.from({ length: rows * columns }, (_, at) => place(Math.floor(at / columns), at % columns));
@@ -49,7 +73,6 @@ function picked(a, rows, columns, place) {
   return matrix(rows, columns, data, [a], (gradient) => places.forEach((at, i) => (a.gradient[at] += gradient[i])));
 }
 
-export const transposed = (a) => picked(a, a.columns, a.rows, (i, j) => j * a.columns + i);
 export const columnsOf = (a, start, count) => picked(a, a.rows, count, (i, j) => i * a.columns + start + j);
 export const rowsOf = (a, numbers) => picked(a, numbers.length, a.columns, (i, j) => numbers[i] * a.columns + j);
 

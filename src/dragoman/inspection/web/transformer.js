@@ -3,8 +3,8 @@
 
 import { decoded } from "./elements.js";
 import {
-  backward, columnsOf, concatenated, crossEntropy, mapped, matrix, normalised, product, rotated, row, rowsOf, scaledBy,
-  softmax, sum, transposed,
+  backward, columnsOf, concatenated, crossEntropy, mapped, matrix, normalised, product, productOfRows, rotated, row, rowsOf, scaledBy,
+  softmax, sum,
 } from "./tape.js";
 
 export const [PAD, BOS, EOS] = [0, 1, 2];
@@ -45,7 +45,7 @@ export class Transformer {
 
   linear(name, x) {
     const [weight, bias] = [this.parameter(`${name}.weight`), this.parameter(`${name}.bias`)];
-    const result = product(x, transposed(weight));
+    const result = productOfRows(x, weight);
     return bias ? sum(result, bias) : result;
   }
 
@@ -86,7 +86,7 @@ export class Transformer {
       const query = turned(columnsOf(q, head * d_k, d_k), 0);
       const key = turned(columnsOf(k, head * d_k, d_k), 1);
       const value = columnsOf(v, head * d_v, d_v);
-      const scores = product(query, transposed(key));
+      const scores = productOfRows(query, key);
       const scaled = scaledBy(scores, changes.factor / divisor);
       const masked = mask ? sum(scaled, hidden(scaled, mask)) : scaled;
       const weights = softmax(masked);
@@ -165,7 +165,7 @@ export class Transformer {
   // EOS.
   translate(source, changes = UNCHANGED) {
     const [target, probabilities] = [[BOS], []];
-    while (target.length < source.length + 12) {
+    while (target.length < source.length + 50) {
       const p = row(this.run(source, target, changes).trace.get("softmax").output, target.length - 1);
       const best = p.indexOf(Math.max(...p.filter((_, id) => id !== PAD && id !== BOS)));
       probabilities.push(p[best]);
