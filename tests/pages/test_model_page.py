@@ -187,7 +187,7 @@ def test_models_that_the_page_cannot_compute_are_refused(tmp_path: Path):
         (tiny_transformer(positions="learned"), "positions = 'learned'"),
         (tiny_transformer(attention=AttentionConfig(heads=2, score="additive")), "score = 'additive'"),
         (tiny_transformer(feed_forward=FeedForwardConfig(d_ff=8, activation="gelu")), "activation = 'gelu'"),
-        (tiny_transformer(d_model=2000), "parameters; a page has 5,000,000 at most"),
+        (tiny_transformer(d_model=2000), "parameters; a page has 2,000,000 at most"),
     ):
         with pytest.raises(UsageError, match=message):
             check_model(build(config, len(PIECES)))

@@ -196,7 +196,7 @@ def check_options(options: Options, out: Path | None) -> None:
     check_seed(options.search)
     pages = [page for page in (options.html, options.model_page) if page]
     if options.sample and (options.view != "heads" or not options.out or pages or options.json):
-        raise UsageError("--sample needs --view heads and --out, without --html, --model-page and --json")
+        raise UsageError("--sample needs --view heads and --out, without a page or --json")
     if options.sample and (options.text or options.translation or options.tag or options.target_tag):
         raise UsageError(
             "--sample takes sentences and tags from files (FILE tag=TAG): leave out TEXT, --translation, --tag and "

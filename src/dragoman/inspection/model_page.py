@@ -32,7 +32,7 @@ from dragoman.model.transformer import FeedForward, Residual, Transformer
 from dragoman.translation.translator import Translator
 
 STYLES = ("theme.css", "figures.css", "roles.css", "model.css")
-MOST_PARAMETERS = 5_000_000  # of a model that a page has: 27 MB of it
+MOST_PARAMETERS = 2_000_000  # of a model that a page has, 11 MB of it: more would take seconds for each change
 SUPPORTED = {  # by setting: what the page can compute
     "positions": ("sinusoidal", "rotary", "rotary-across", "none"),
     "attention.score": ("dot", "unscaled"),

@@ -138,7 +138,7 @@ function showArithmetic() {
       return make("div", { class: "stage" }, make("h4", {}, t(`own.${name}`, ...values)), scroll);
     }),
   );
-  at("#own-concat").hidden = ours.heads === 1;
+  for (const id of ["#own-concat", "#own-which"]) at(id).hidden = ours.heads === 1;
   at("#own-concat .scroll").replaceChildren(grid(output, words, { role: "value" }));
   const sums = Array.from(words, (_, i) => row(part.weights, i).reduce((all, weight) => all - (weight > 0 ? weight * Math.log(weight) : 0), 0));
   const most = row(part.weights, 0);

@@ -17,8 +17,9 @@ export function shaded(cell, value, most, text = exactly(value)) {
 export const largest = (of) => of.data.reduce((most, value) => (Number.isFinite(value) ? Math.max(most, Math.abs(value)) : most), 1e-9);
 
 // A table of a matrix. names: of its rows; columns: their names, by default numbers; role: its colour; press: makes
-// each cell a button for (row, column), of which `chosen` is pressed; label: of such a button.
-export function grid(of, names, { columns = null, role = "", press = null, chosen = [0, 0], label = null } = {}) {
+// each cell a button for (row, column), of which Tab reaches `chosen`; label: of such a button; masked: scores, which
+// are -Infinity where a cell is hidden.
+export function grid(of, names, { columns = null, role = "", press = null, chosen = [0, 0], label = null, masked = of } = {}) {
   const count = Math.min(of.columns, columns ? of.columns : WIDEST);
   const most = largest(of);
   const heads = Array.from({ length: count }, (_, j) => make("th", { scope: "col", dir: "auto" }, columns ? columns[j] : String(j + 1)));
@@ -28,6 +29,7 @@ export function grid(of, names, { columns = null, role = "", press = null, chose
     const first = i === chosen[0] && j === chosen[1];
     const button = shaded(make("button", { type: "button", tabindex: first ? 0 : -1, onclick: () => press(i, j) }), value, most);
     button.setAttribute("aria-label", label(i, j, button.textContent));
+    if (row(masked, i)[j] === -Infinity) button.className = "hidden-cell";
     return make("td", {}, button);
   };
   const body = names.map((name, i) => make("tr", {}, make("th", { scope: "row", dir: "auto" }, name), ...heads.map((_, j) => cell(i, j))));

@@ -189,7 +189,7 @@ function showAttention(part, place) {
   const label = (i, j, said) => t("cell", rows[i], columns[j], said);
   place.replaceChildren(
     make("p", { class: "note" }, t("weights")),
-    scrolled(t("weights"), grid(one.weights, rows, { columns, press: (i, j) => zoomed({ cell: [i, j] }), chosen: [rows.length - 1, 0], label })),
+    scrolled(t("weights"), grid(one.weights, rows, { columns, press: (i, j) => zoomed({ cell: [i, j] }), chosen: [rows.length - 1, 0], label, masked: one.masked })),
     ...titled(`Q (${t("role.query")})`, one.query, rows, { role: "query" }),
     ...titled(`K (${t("role.key")})`, one.key, columns, { role: "key" }),
     ...titled(`V (${t("role.value")})`, one.value, columns, { role: "value" }),
@@ -201,14 +201,14 @@ function showAttention(part, place) {
 const listed = (of) => Array.from({ length: of.rows }, (_, i) => [...row(of, i)].map((value) => Number(value.toFixed(3))));
 
 function showHeads(part, place, zoomed) {
-  const minis = part.parts.map(({ weights }, head) => {
+  const minis = part.parts.map(({ weights, masked }, head) => {
     const squares = make("span", { class: "mini", "aria-hidden": "true" });
     squares.style.gridTemplateColumns = `repeat(${weights.columns}, 10px)`;
-    for (const weight of weights.data) {
-      const square = make("i", {});
+    weights.data.forEach((weight, n) => {
+      const square = make("i", { class: masked.data[n] === -Infinity ? "hidden-cell" : "" });
       square.style.setProperty("--w", weight.toFixed(3));
       squares.append(square);
-    }
+    });
     return make("button", { type: "button", onclick: () => zoomed({ head }) }, squares, t("head", head + 1));
   });
   const names = wordsOf(view.box);
@@ -312,8 +312,9 @@ function trainingFilm() {
   model.step(RATE);
   const after = weightsNow();
   const lossAfter = model.learn(source, target, changes).loss;
-  const now = model.translate(source, changes).target;
   putWeights(before);
+  let learned = null; // what the model says after the step; its frame has the weights
+  const now = () => (learned ??= text("target", model.translate(source, changes).target));
   const labels = [...target, EOS];
   const shift = () => [[t("film.reads"), t("film.predicts")], ...labels.map((id, i) => [word("target", [BOS, ...target][i]), word("target", id)])];
   const losses = () => [[t("film.reads"), t("film.predicts"), t("film.p"), t("film.minus-log")], ...labels.map((id, i) => {
@@ -332,7 +333,7 @@ function trainingFilm() {
     { box: boxOf("softmax"), layer: 0, table: losses, say: () => t("film.loss", fixed(loss, 4)) },
     ...backward.map(([box, layer]) => ({ box, layer, shades, say: () => t("film.gradient", fixed(ofBox(box, layer), 4)) })),
     { box: boxOf("embedding"), layer: 0, shades, weights: after, say: () => t("film.update", RATE) },
-    { box: boxOf("softmax"), layer: 0, weights: after, say: () => t("film.after", fixed(loss, 4), fixed(lossAfter, 4), text("target", now)) },
+    { box: boxOf("softmax"), layer: 0, weights: after, say: () => t("film.after", fixed(loss, 4), fixed(lossAfter, 4), now()) },
   ];
   return { kind: "train", after, frames: frames.map((frame) => ({ weights: before, ...frame, prefix: null, target })) };
 }
@@ -387,7 +388,6 @@ function setUpFilms() {
 
 // Opens a film from its beginning.
 function openFilm(kind) {
-  translateAgain();
   startFilm(kind === "train" ? trainingFilm() : decodingFilm(0));
   at("#film-next").textContent = t(`film.next.${kind}`);
   at("#film-reference").hidden = kind !== "train";
@@ -425,10 +425,12 @@ function showChanges() {
 // Shows what the changed model says beside what it says unchanged.
 function showChanged() {
   const source = [...view.source, EOS];
-  const [before, after] = [model.translate(source), model.translate(source, changes)];
+  const changed = changes.without.size || changes.factor !== 1 || changes.places.some((place, i) => place !== i);
+  const before = model.translate(source);
+  const after = changed ? model.translate(source, changes) : before;
+  view.target = after.target;
   at("#change-factor-said").textContent = fixed(changes.factor);
   at("#change-places").textContent = t("change.places", sourceWords().map((name, i) => `${name} ${changes.places[i] ?? i}`).join(", "));
-  const changed = changes.without.size || changes.factor !== 1 || changes.places.some((place, i) => place !== i);
   const line = (key, { target, probabilities }, other) => {
     const words = [...target, EOS].flatMap((id, i) => {
       const said = `${word("target", id)} (${probabilities[i] === undefined ? "…" : fixed(probabilities[i])})`;
@@ -475,7 +477,10 @@ function render() {
   const { heads } = config.attention;
   at("#size").textContent = t("size", parameters, config.d_model, heads, config.attention.d_k ?? config.d_model / heads);
   at("#vocabulary").textContent = data.words.length ? t("vocabulary", data.words.join(", ")) : t("vocabulary.parts");
-  fillSelect("#film-kind", ["decode", "train"].map((kind) => [kind, t(`film.${kind}`)]), film.kind, openFilm);
+  fillSelect("#film-kind", ["decode", "train"].map((kind) => [kind, t(`film.${kind}`)]), film.kind, (kind) => {
+    translateAgain();
+    openFilm(kind);
+  });
   for (const box of boxes) box.setAttribute("aria-label", `${sideOf(box)}: ${t(`box.${box.dataset.sort}`)}`);
   showModel();
   showOwn();

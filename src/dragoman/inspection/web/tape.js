@@ -20,23 +20,24 @@ export function backward(loss) {
 }
 
 export function product(a, b) {
-  const [n, k, m] = [a.rows, a.columns, b.columns];
+  const [n, k, m, x, y] = [a.rows, a.columns, b.columns, a.data, b.data];
   const data = new Float64Array(n * m);
   for (let i = 0; i < n; i++) {
     for (let l = 0; l < k; l++) {
-      const factor = a.data[i * k + l];
-      for (let j = 0; j < m; j++) data[i * m + j] += factor * b.data[l * m + j];
+      const factor = x[i * k + l];
+      for (let j = 0; j < m; j++) data[i * m + j] += factor * y[l * m + j];
     }
   }
   return matrix(n, m, data, [a, b], (gradient) => {
+    const [dx, dy] = [a.gradient, b.gradient];
     for (let i = 0; i < n; i++) {
       for (let l = 0; l < k; l++) {
         let sum = 0;
         for (let j = 0; j < m; j++) {
-          sum += gradient[i * m + j] * b.data[l * m + j];
-          b.gradient[l * m + j] += a.data[i * k + l] * gradient[i * m + j];
+          sum += gradient[i * m + j] * y[l * m + j];
+          dy[l * m + j] += x[i * k + l] * gradient[i * m + j];
         }
-        a.gradient[i * k + l] += sum;
+        dx[i * k + l] += sum;
       }
     }
   });
@@ -44,22 +45,23 @@ export function product(a, b) {
 
 // a times the transpose of b: the product of each row of a with each row of b.
 export function productOfRows(a, b) {
-  const [n, k, m] = [a.rows, a.columns, b.rows];
+  const [n, k, m, x, y] = [a.rows, a.columns, b.rows, a.data, b.data];
   const data = new Float64Array(n * m);
   for (let i = 0; i < n; i++) {
     for (let j = 0; j < m; j++) {
       let sum = 0;
-      for (let l = 0; l < k; l++) sum += a.data[i * k + l] * b.data[j * k + l];
+      for (let l = 0; l < k; l++) sum += x[i * k + l] * y[j * k + l];
       data[i * m + j] = sum;
     }
   }
   return matrix(n, m, data, [a, b], (gradient) => {
+    const [dx, dy] = [a.gradient, b.gradient];
     for (let i = 0; i < n; i++) {
       for (let j = 0; j < m; j++) {
         const value = gradient[i * m + j];
         for (let l = 0; l < k; l++) {
-          a.gradient[i * k + l] += value * b.data[j * k + l];
-          b.gradient[j * k + l] += value * a.data[i * k + l];
+          dx[i * k + l] += value * y[j * k + l];
+          dy[j * k + l] += value * x[i * k + l];
         }
       }
     }

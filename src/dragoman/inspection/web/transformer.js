@@ -126,31 +126,43 @@ export class Transformer {
   // Runs the model on the ids of a source, with EOS, and of what the decoder reads, with BOS. Returns the logits and the
   // trace: what came out of each module, by its name.
   run(source, target, changes = UNCHANGED) {
-    const { config } = this;
     const trace = new Map();
-    const places = [source.map((_, i) => changes.places[i] ?? i), target.map((_, i) => i)];
-    const rotary = config.positions.startsWith("rotary");
-    const across = config.positions === "rotary-across" ? [places[1], places[0]] : null;
-    let memory = this.embedded("encoder", source, places[0], trace);
-    for (let layer = 0; layer < config.encoder_layers; layer++) {
+    return this.decode(this.encode(source, changes, trace), target, changes, trace);
+  }
+
+  // Returns what the decoder needs of a source: the encoder's output and the places of its tokens.
+  encode(source, changes, trace) {
+    const { encoder_layers, norm_first, positions } = this.config;
+    const places = source.map((_, i) => changes.places[i] ?? i);
+    const turned = positions.startsWith("rotary") && [places, places];
+    let x = this.embedded("encoder", source, places, trace);
+    for (let layer = 0; layer < encoder_layers; layer++) {
       const name = `encoder.${layer}`;
-      const how = { places: rotary && [places[0], places[0]], kind: "encoder", layer };
-      memory = this.residual(`${name}.around_attention`, memory, (x) => this.attention(`${name}.attention`, x, x, how, changes, trace), trace);
-      memory = this.residual(`${name}.around_feed_forward`, memory, (x) => this.feedForward(`${name}.feed_forward`, x, trace), trace);
+      const self = (y) => this.attention(`${name}.attention`, y, y, { places: turned, kind: "encoder", layer }, changes, trace);
+      x = this.residual(`${name}.around_attention`, x, self, trace);
+      x = this.residual(`${name}.around_feed_forward`, x, (y) => this.feedForward(`${name}.feed_forward`, y, trace), trace);
     }
-    if (config.norm_first) memory = this.lastNorm("encoder_norm", memory, trace);
-    let y = this.embedded("decoder", target, places[1], trace);
-    for (let layer = 0; layer < config.decoder_layers; layer++) {
+    return { memory: norm_first ? this.lastNorm("encoder_norm", x, trace) : x, places };
+  }
+
+  decode(encoded, target, changes, trace) {
+    const { decoder_layers, norm_first, positions } = this.config;
+    const places = target.map((_, i) => i);
+    const turned = positions.startsWith("rotary") && [places, places];
+    const across = positions === "rotary-across" && [places, encoded.places];
+    const causal = (i, j) => j <= i;
+    let x = this.embedded("decoder", target, places, trace);
+    for (let layer = 0; layer < decoder_layers; layer++) {
       const name = `decoder.${layer}`;
-      const self = { places: rotary && [places[1], places[1]], mask: (i, j) => j <= i, kind: "decoder", layer };
-      const cross = { places: across, kind: "cross", layer };
-      y = this.residual(`${name}.around_attention`, y, (x) => this.attention(`${name}.attention`, x, x, self, changes, trace), trace);
-      y = this.residual(`${name}.around_cross_attention`, y, (x) => this.attention(`${name}.cross_attention`, x, memory, cross, changes, trace), trace);
-      y = this.residual(`${name}.around_feed_forward`, y, (x) => this.feedForward(`${name}.feed_forward`, x, trace), trace);
+      const self = (y) => this.attention(`${name}.attention`, y, y, { mask: causal, places: turned, kind: "decoder", layer }, changes, trace);
+      const cross = (y) => this.attention(`${name}.cross_attention`, y, encoded.memory, { places: across, kind: "cross", layer }, changes, trace);
+      x = this.residual(`${name}.around_attention`, x, self, trace);
+      x = this.residual(`${name}.around_cross_attention`, x, cross, trace);
+      x = this.residual(`${name}.around_feed_forward`, x, (y) => this.feedForward(`${name}.feed_forward`, y, trace), trace);
     }
-    if (config.norm_first) y = this.lastNorm("decoder_norm", y, trace);
-    const logits = this.linear("output", y);
-    trace.set("output", { x: y, output: logits });
+    if (norm_first) x = this.lastNorm("decoder_norm", x, trace);
+    const logits = this.linear("output", x);
+    trace.set("output", { x, output: logits });
     trace.set("softmax", { x: logits, output: softmax(logits) });
     return { logits, trace };
   }
@@ -165,8 +177,9 @@ export class Transformer {
   // EOS.
   translate(source, changes = UNCHANGED) {
     const [target, probabilities] = [[BOS], []];
+    const encoded = this.encode(source, changes, new Map());
     while (target.length < source.length + 50) {
-      const p = row(this.run(source, target, changes).trace.get("softmax").output, target.length - 1);
+      const p = row(softmax(this.decode(encoded, target, changes, new Map()).logits), target.length - 1);
       const best = p.indexOf(Math.max(...p.filter((_, id) => id !== PAD && id !== BOS)));
       probabilities.push(p[best]);
       if (best === EOS) break;
