@@ -21,7 +21,7 @@ from dragoman.config import AttentionConfig, FeedForwardConfig, RecurrentConfig,
 from dragoman.data.tokenizer import BOS, EOS
 from dragoman.decoding.torch_engine import TorchEngine
 from dragoman.errors import UsageError
-from dragoman.inspection.model_figure import draw_figure
+from dragoman.inspection.model_figure import TOTAL, WIDTH, draw_figure
 from dragoman.inspection.model_page import (
     CODE,
     STYLES,
@@ -42,7 +42,8 @@ from dragoman.model.transformer import KeyValues, Transformer
 from dragoman_lab.worked_examples import dog_example, go_home_example, thinking_example
 
 COURSE = Path(__file__).parents[2] / "docs" / "course" / "model.html"
-PIECES = ["<pad>", "<s>", "</s>", *(f" {letter}" for letter in "abcdefgh")]
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
+PIECES = ["<pad>", "<s>", "</s>", *(f" {letter}" for letter in "abcdefg"), f" {HOSTILE}"]
 # All weights, in one number.
 WEIGHTS = (
     "[...weightsNow().values()].reduce((all, values) => values.reduce((sum, w, i) => sum + w * Math.sin(i), all), 0)"
@@ -103,7 +104,7 @@ def random_model(config: TransformerConfig) -> ShownModel:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.3)
-    return ShownModel("random", model.float(), PIECES, PIECES, [3, 5, 4], [6, 7], [])
+    return ShownModel(HOSTILE, model.float(), PIECES, PIECES, [3, 5, 4, 10], [6, 7], [HOSTILE])
 
 
 def run(tab: Any, source: list[int], target: list[int], changes: str = "UNCHANGED") -> dict[str, Tensor]:
@@ -165,6 +166,18 @@ def test_page_texts_are_there_in_both_languages():
     assert written <= english.keys()
     asked = set(re.findall(r'\bt\("([\w.-]+)"', page_script("model")))
     assert asked <= english.keys()
+
+
+def test_boxes_of_the_figure_do_not_overlap():
+    for config in OTHER.values():
+        figure = draw_figure(build(config, len(PIECES)))
+        places = [(box.x, box.y, box.x + WIDTH, box.y + box.height) for box in figure.boxes]
+        for left, top, right, bottom in places:
+            assert 0 < left < right < TOTAL
+            assert 0 < top < bottom < figure.height
+            overlapping = [1 for a, b, c, d in places if a < right and left < c and b < bottom and top < d]
+            assert len(overlapping) == 1
+        assert all(0 <= x <= TOTAL and 0 <= y <= figure.height for _, corners in figure.lines for x, y in corners)
 
 
 def test_roles_can_be_read_and_told_apart():
@@ -309,6 +322,7 @@ def test_own_numbers_are_computed_as_our_modules_do_in_200_settings(tab):
             "causal": draw.random() < 0.5,
             "padding": draw.randint(0, keys - 1),
             "fill": draw.choice(["infinity", "billion", "times"]),
+            "closed": draw.sample(range(queries * keys), draw.choice([0, 0, 1, queries * keys // 2])),
         }
         q, k, v = (
             3 * torch.randn(rows, heads * size, dtype=torch.float64)
@@ -344,6 +358,9 @@ def of_our_module(q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> t
     allowed = (torch.arange(keys) < keys - options["padding"]).expand(queries, keys)
     if options["causal"]:
         allowed = allowed & causal_mask(queries, keys)
+    closed = torch.zeros(queries * keys, dtype=torch.bool)
+    closed[options["closed"]] = True
+    allowed = allowed & ~closed.view(queries, keys)
     mask = allowed
     if options["fill"] != "infinity":
         split = x.unflatten(1, (heads, -1)).transpose(0, 1)
@@ -358,11 +375,17 @@ def of_our_module(q: Tensor, k: Tensor, v: Tensor, options: dict[str, Any]) -> t
 
 def test_presets_are_the_examples_of_the_lab(tab):
     for name, example in (("home", go_home_example()), ("thinking", thinking_example(3)), ("dog", dog_example(False))):
-        weights = tab.evaluate(
-            "name => { load(PRESETS[name]); return [...attend(ours.q, ours.k, ours.v, ours).parts[0].weights.data]; }",
+        scores, weights, output = tab.evaluate(
+            """name => {
+              load(PRESETS[name]);
+              const { parts: [{ scores, weights, output }] } = attend(ours.q, ours.k, ours.v, ours);
+              return [scores, weights, output].map(({ data }) => [...data]);
+            }""",
             name,
         )
-        assert gap(torch.tensor(weights, dtype=torch.float64), example.trace.weights.flatten()) < 1e-3
+        assert gap(torch.tensor(scores), example.trace.scores.float().flatten()) < 0.02
+        assert gap(torch.tensor(weights), example.trace.weights.float().flatten()) < 1e-3
+        assert gap(torch.tensor(output), example.trace.output.float().flatten()) < 0.01
         assert tab.locator("#own-d_k").input_value() == str(example.query.size(1))
 
 
@@ -408,6 +431,8 @@ def test_zoom_goes_from_heads_to_one_product(tab, shown: ShownModel):
         [query, key],
     )
     assert math.isclose(score, sum(a * b for a, b in zip(*line, strict=True)), abs_tol=1e-3)
+    products = tab.locator("#panel-numbers tr").last.locator("td").all_inner_texts()
+    assert products == [f"{a * b:.2f}".replace("-0.00", "0.00").replace("-", "−") for a, b in zip(*line, strict=True)]
     assert said[1].endswith(f"{rows[query, key]:.4f}.")
     assert tab.locator("#zoom button").count() == 3
     tab.locator("#zoom button").nth(1).click()
@@ -451,6 +476,8 @@ def test_film_of_a_decoding_step_plays_to_the_next_word(open_tab, course: str, t
         tab.locator("#film-slider").press("End")
         last = said.inner_text()
     assert last == "</s> ends the translation."
+    tab.locator("#film-next").click()
+    assert said.inner_text().startswith("Decoding step 1:")
 
 
 def test_film_of_a_training_step_teaches_its_pair(tab):
@@ -483,6 +510,8 @@ def test_changes_of_the_model_change_its_translation(tab):
     unchanged = tab.locator("#change-said p").first.inner_text()
     for box in tab.locator("#change-heads fieldset").nth(5).locator("input").all():
         box.uncheck()
+    without = tab.locator("#change-said p").nth(1).inner_text()
+    assert without.removeprefix("Changed") != unchanged.removeprefix("Unchanged")
     tab.locator("#change-factor").press("Home")
     assert tab.locator("#change-factor-said").inner_text() == "0.13"
     assert tab.locator("#change-said").inner_text().endswith("The translation changes.")
@@ -517,6 +546,16 @@ def test_own_numbers_change_every_stage(tab):
     masked = tab.locator("#own-stages .stage").nth(2).locator(".hidden-cell")
     assert masked.count() == 6
     tab.locator("#own-padding").fill("1")
+    assert masked.count() == 7
+    score = tab.locator("#own-stages .mask button")
+    score.nth(4).click()
+    assert masked.count() == 8
+    assert tab.evaluate("document.activeElement.textContent") == "−∞"
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("Enter")
+    assert masked.count() == 9
+    tab.keyboard.press("Enter")
+    score.nth(4).click()
     assert masked.count() == 7
     tab.locator("#own-fill").select_option("times")
     assert masked.count() == 0

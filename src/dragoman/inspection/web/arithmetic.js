@@ -23,11 +23,12 @@ const PRESETS = {
 };
 
 // The stages of each head, and the outputs side by side. q, k, v: matrices whose columns are those of all heads;
-// scale: whether to divide by √d_k; padding: how many keys, the last ones, are padding.
-export function attend(q, k, v, { heads = 1, scale = true, temperature = 1, causal = false, padding = 0, fill = "infinity" } = {}) {
+// scale: whether to divide by √d_k; padding: how many keys, the last ones, are padding; closed: other masked scores, each
+// as `query * keys + key`.
+export function attend(q, k, v, { heads = 1, scale = true, temperature = 1, causal = false, padding = 0, fill = "infinity", closed = [] } = {}) {
   const [d_k, d_v] = [q.columns / heads, v.columns / heads];
   const divisor = (scale ? Math.sqrt(d_k) : 1) * temperature;
-  const open = (i, j) => j < k.rows - padding && (!causal || j <= i + k.rows - q.rows);
+  const open = (i, j) => j < k.rows - padding && (!causal || j <= i + k.rows - q.rows) && !closed.includes(i * k.rows + j);
   const masks = { infinity: () => -Infinity, billion: () => -1e9, times: (score) => 1e-9 * score };
   const parts = Array.from({ length: heads }, (_, head) => {
     const [query, key] = [q, k].map((of) => columnsOf(of, head * d_k, d_k));
@@ -45,7 +46,8 @@ export const fromRows = (rows, width = rows[0].length) =>
   matrix(rows.length, width, Float64Array.from({ length: rows.length * width }, (_, n) => rows[Math.floor(n / width)][n % width] ?? 0));
 
 // What the reader has made of it. head: the one whose stages are shown.
-const ours = { heads: 1, head: 0, temperature: 1, padding: 0, fill: "infinity" };
+const ours = { heads: 1, head: 0, temperature: 1, padding: 0, fill: "infinity", closed: [] };
+let toggled = [0, 0]; // the masked score that Tab reaches
 
 export function setUpArithmetic() {
   for (const [name, { words }] of Object.entries(PRESETS)) {
@@ -79,7 +81,7 @@ export function setUpArithmetic() {
 // Takes a preset, or the numbers of a head: rows q, k and v. names: of the keys, where they are not those of the queries.
 export function load({ words, names = words, q, k, v, width = q[0].length, ...settings }) {
   const all = { q: fromRows(q, width), k: fromRows(k, width), v: fromRows(v), words, names, d_k: width, d_v: v[0].length };
-  Object.assign(ours, { heads: 1, head: 0, scale: true, temperature: 1, causal: false, padding: 0, fill: "infinity" }, settings, all);
+  Object.assign(ours, { heads: 1, head: 0, scale: true, temperature: 1, causal: false, padding: 0, fill: "infinity", closed: [] }, settings, all);
   showOwn();
 }
 
@@ -123,7 +125,17 @@ export function showOwn() {
   showArithmetic();
 }
 
+// Masks a score, or shows it again.
+function toggle(i, j) {
+  const n = i * ours.k.rows + j;
+  ours.closed = ours.closed.includes(n) ? ours.closed.filter((other) => other !== n) : [...ours.closed, n];
+  toggled = [i, j];
+  showArithmetic();
+  at("#own-stages .mask button[tabindex='0']").focus();
+}
+
 function showArithmetic() {
+  toggled = [Math.min(toggled[0], ours.words.length - 1), Math.min(toggled[1], ours.names.length - 1)];
   const { divisor, parts, output } = attend(ours.q, ours.k, ours.v, ours);
   const part = parts[ours.head];
   const [words, columns] = [ours.words, ours.names];
@@ -133,7 +145,9 @@ function showArithmetic() {
   ];
   at("#own-stages").replaceChildren(
     ...stages.map(([name, of, role, values]) => {
-      const table = grid(of, words, { columns: name === "output" ? null : columns, role });
+      const press = name === "masked" ? toggle : null;
+      const label = (i, j, said) => t("own.toggle", words[i], columns[j], said);
+      const table = grid(of, words, { columns: name === "output" ? null : columns, role, press, label, chosen: toggled });
       const scroll = make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": t(`own.${name}`, ...values) }, table);
       return make("div", { class: "stage" }, make("h4", {}, t(`own.${name}`, ...values)), scroll);
     }),

@@ -4,7 +4,7 @@ import { fixed, make } from "./elements.js";
 import { row } from "./tape.js";
 
 const WIDEST = 32; // columns that are shown of a matrix
-const exactly = (value) => (Math.abs(value) >= 1000 ? value.toExponential(1).replace("-", "−") : fixed(value, 2));
+const exactly = (value) => (Math.abs(value) >= 1000 && Number.isFinite(value) ? value.toExponential(1).replace("-", "−") : fixed(value, 2));
 
 // What a cell shows, and how dark it is: 1 for the largest number of its table.
 export function shaded(cell, value, most, text = exactly(value)) {
