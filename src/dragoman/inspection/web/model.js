@@ -32,8 +32,9 @@ const text = (side, ids) => ids.map((id) => pieces[side][id]).join("").trim();
 const sourceWords = () => [...view.source, EOS].map((id) => word("source", id));
 const decoderInput = () => [BOS, ...view.target].slice(0, view.prefix ?? undefined);
 const targetWords = () => decoderInput().map((id) => word("target", id));
-const wordsOf = (box) => (box.dataset.key.startsWith("encoder") || box.dataset.key.startsWith("source") ? sourceWords() : targetWords());
-const sideOf = (box) => t(box.dataset.key.match(/^(encoder|source)/) ? "side.encoder" : "side.decoder");
+const inEncoder = (box) => /^(encoder|source)/.test(box.dataset.key);
+const wordsOf = (box) => (inEncoder(box) ? sourceWords() : targetWords());
+const sideOf = (box) => t(inEncoder(box) ? "side.encoder" : "side.decoder");
 
 // The ids of words, or the first word that is none.
 function idsOf(side, sentence) {
@@ -46,7 +47,10 @@ function idsOf(side, sentence) {
 
 function takeSentence(side, input) {
   const { ids, unknown } = idsOf(side, input.value);
-  const trouble = !ids.length ? t("sentence.empty") : unknown !== undefined ? t("sentence.unknown", unknown) : ids.length > LONGEST ? t("sentence.long", LONGEST) : "";
+  let trouble = "";
+  if (!ids.length) trouble = t("sentence.empty");
+  else if (unknown !== undefined) trouble = t("sentence.unknown", unknown);
+  else if (ids.length > LONGEST) trouble = t("sentence.long", LONGEST);
   at("#sentence-said").textContent = trouble;
   return trouble ? null : ids;
 }
@@ -111,7 +115,10 @@ function shapes(sort, part) {
       of(t("head", 1) + ": V", head.value), of(t("head", 1), head.output), of("Concat", part.concat), of("W^O", weight("out")), of(t("output"), part.output),
     ];
   }
-  if (sort === "feed-forward") return [of("x", part.x), of("W₁", weight("hidden")), of("max(0, x W₁ + b₁)", part.hidden), of("W₂", weight("out")), of(t("output"), part.output)];
+  if (sort === "feed-forward") {
+    const inner = [of("W₁", weight("hidden")), of(t("hidden"), part.hidden), of("W₂", weight("out"))];
+    return [of("x", part.x), ...inner, of(t("output"), part.output)];
+  }
   const table = { embedding: "E", linear: "Eᵀ" }[sort];
   const matrix = table && model.parameter(`${keyOf(view.box)}.weight`);
   const matrices = table === "E" ? [of("E", matrix)] : matrix ? [of("Eᵀ", { rows: matrix.columns, columns: matrix.rows })] : [];
@@ -128,7 +135,8 @@ function showVectors(part, place) {
   if (part.table) content.push(...titled(t("box.positions"), part.table, names));
   if (part.hidden) {
     const zeros = part.hidden.data.filter((value) => value === 0).length;
-    content.push(...titled(t("hidden"), part.hidden, names), make("p", { class: "note" }, t("zeros", zeros.toLocaleString("en"), part.hidden.data.length.toLocaleString("en"))));
+    const counts = [zeros, part.hidden.data.length].map((count) => count.toLocaleString("en"));
+    content.push(...titled(t("hidden"), part.hidden, names), make("p", { class: "note" }, t("zeros", ...counts)));
   }
   content.push(...titled(t("output"), part.output, names, { role: { "add-norm": "norm", norm: "norm", add: "residual" }[sort] ?? "" }));
   if (sort === "add-norm" || sort === "norm") {
@@ -187,9 +195,10 @@ function showAttention(part, place) {
     at("#presets button").focus({ preventScroll: true });
   };
   const label = (i, j, said) => t("cell", rows[i], columns[j], said);
+  const press = (i, j) => zoomed({ cell: [i, j] });
   place.replaceChildren(
     make("p", { class: "note" }, t("weights")),
-    scrolled(t("weights"), grid(one.weights, rows, { columns, press: (i, j) => zoomed({ cell: [i, j] }), chosen: [rows.length - 1, 0], label, masked: one.masked })),
+    scrolled(t("weights"), grid(one.weights, rows, { columns, press, chosen: [rows.length - 1, 0], label, masked: one.masked })),
     ...titled(`Q (${t("role.query")})`, one.query, rows, { role: "query" }),
     ...titled(`K (${t("role.key")})`, one.key, columns, { role: "key" }),
     ...titled(`V (${t("role.value")})`, one.value, columns, { role: "value" }),
@@ -212,7 +221,8 @@ function showHeads(part, place, zoomed) {
     return make("button", { type: "button", onclick: () => zoomed({ head }) }, squares, t("head", head + 1));
   });
   const names = wordsOf(view.box);
-  place.replaceChildren(make("p", { class: "note" }, t("zoom.choose")), make("div", { class: "minis" }, ...minis), ...titled(t("output"), part.output, names));
+  const choice = [make("p", { class: "note" }, t("zoom.choose")), make("div", { class: "minis" }, ...minis)];
+  place.replaceChildren(...choice, ...titled(t("output"), part.output, names));
 }
 
 function showProduct(part, one, place, rows, columns, [i, j]) {
@@ -221,12 +231,17 @@ function showProduct(part, one, place, rows, columns, [i, j]) {
   const most = Math.max(...products.map(Math.abs));
   const line = (name, numbers, most) => [make("th", { scope: "row", dir: "auto" }, name), ...[...numbers].map((value) => shaded(make("td", {}), value, most))];
   const head = [make("td", {}, t("product.head")), ...[...q].map((_, n) => make("th", { scope: "col" }, String(n + 1)))];
-  const lines = [line(`q “${rows[i]}”`, q, largest(one.query)), line(`k “${columns[j]}”`, k, largest(one.key)), line(t("product.times"), products, most)];
+  const lines = [
+    line(`q “${rows[i]}”`, q, largest(one.query)),
+    line(`k “${columns[j]}”`, k, largest(one.key)),
+    line(t("product.times"), products, most),
+  ];
   const grid = table(head, lines);
   grid.className = "grid";
   ["query", "key"].forEach((role, n) => (grid.tBodies[0].rows[n].className = role));
   const [score, scaled, weight] = [one.scores, one.scaled, one.weights].map((of) => row(of, i)[j]);
-  const divided = part.divisor === 1 ? t("product.unscaled", fixed(score, 3)) : t("product.sum", fixed(score, 3), fixed(part.divisor, 3), fixed(scaled, 3));
+  const numbers = [score, part.divisor, scaled].map((value) => fixed(value, 3));
+  const divided = part.divisor === 1 ? t("product.unscaled", numbers[0]) : t("product.sum", ...numbers);
   const changed = changes.factor === 1 ? "" : t("product.changed", fixed(changes.factor));
   const masked = row(one.masked, i)[j] === -Infinity;
   place.replaceChildren(
@@ -239,39 +254,28 @@ function showProduct(part, one, place, rows, columns, [i, j]) {
 // Films. A frame: the box and layer that it opens, how many words the decoder has read, what it says, and, of a training
 // step, which weights the model has and whether the boxes show gradients.
 
-// The boxes in the order in which a sentence passes them, each with its layer.
-function passed(sides) {
+// Boxes in the order in which a sentence passes them, each with its layer: those of a layer together, layer by layer.
+function passed(some) {
   const order = [];
-  for (const side of sides) {
-    const of = boxes.filter((box) => box.dataset.key.match(side));
-    const groups = [...new Set(of.map((box) => box.dataset.layers))];
-    for (const group of groups) {
-      for (const layer of group ? group.split(",").map(Number) : [0]) {
-        order.push(...of.filter((box) => box.dataset.layers === group).map((box) => [box, layer]));
-      }
-    }
+  for (let i = 0, end = 1; i < some.length; i = end++) {
+    const { layers } = some[i].dataset;
+    while (layers && some[end]?.dataset.layers === layers) end++;
+    for (const layer of layersOf(some[i])) order.push(...some.slice(i, end).map((box) => [box, layer]));
   }
   return order;
 }
-const SIDES = [/^(encoder|source)/, /^(decoder|target|output|softmax)/];
-// Boxes without a layer stand before and after the layers; those after come last.
-const ordered = (sides) => {
-  const after = ([box]) => !box.dataset.layers && /^(encoder_norm|decoder_norm|output|softmax)/.test(box.dataset.key);
-  return sides.flatMap((side) => {
-    const order = passed([side]);
-    return [...order.filter((each) => !after(each)), ...order.filter(after)];
-  });
-};
 
 function decodingFilm(step) {
   const source = [...view.source, EOS];
   const prefix = [BOS, ...view.target].slice(0, step + 1);
   const { trace } = model.run(source, prefix, changes);
   const said = [word("target", prefix.at(-1)), text("target", prefix.slice(1))];
-  const order = ordered(step ? SIDES.slice(1) : SIDES);
+  const order = passed(step ? boxes.filter((box) => !inEncoder(box)) : boxes);
   const p = row(trace.get("softmax").output, step);
   const next = view.target[step] ?? EOS;
-  const frames = order.map(([box, layer]) => ({ box, layer, say: () => sayPassing(box, layer, trace.get(keyOf(box, layer)), said[0], p, next) }));
+  const frames = order.map(([box, layer]) => {
+    return { box, layer, say: () => sayPassing(box, layer, trace.get(keyOf(box, layer)), said[0], p, next) };
+  });
   const [first, last] = [order[0], order.at(-1)];
   frames.unshift({ box: first[0], layer: first[1], whole: !step, say: () => t("film.start", step + 1, said[1] || "<s>") });
   frames.push({ box: last[0], layer: last[1], say: () => (next === EOS ? t("film.end") : t("film.append", word("target", next))) });
@@ -289,7 +293,10 @@ function sayPassing(box, layer, part, last, p, next) {
     const best = row(part.parts[surest[1]].weights, i).indexOf(surest[0]);
     return t("film.attention", `${side}, ${t(`box.${sort}`)}`, layer + 1, final, columns[best], fixed(surest[0]), surest[1] + 1);
   }
-  if (sort === "linear") return t("film.linear", last, part.output.columns, fixed(Math.max(...row(part.output, part.output.rows - 1))), word("target", likeliest(row(part.output, part.output.rows - 1))[0][0]));
+  if (sort === "linear") {
+    const [id, logit] = likeliest(row(part.output, part.output.rows - 1))[0];
+    return t("film.linear", last, part.output.columns, fixed(logit), word("target", id));
+  }
   if (sort === "softmax") return t("film.softmax", word("target", next), fixed(p[next], 3));
   if (sort === "norm" && !box.dataset.layers) return t("film.last-norm", side);
   const key = { "add-norm": "film.norm", norm: "film.before" }[sort] ?? `film.${sort}`;
@@ -317,13 +324,18 @@ function trainingFilm() {
   const now = () => (learned ??= text("target", model.translate(source, changes).target));
   const labels = [...target, EOS];
   const shift = () => [[t("film.reads"), t("film.predicts")], ...labels.map((id, i) => [word("target", [BOS, ...target][i]), word("target", id)])];
-  const losses = () => [[t("film.reads"), t("film.predicts"), t("film.p"), t("film.minus-log")], ...labels.map((id, i) => {
-    const right = row(p, i)[id];
-    return [word("target", [BOS, ...target][i]), word("target", id), fixed(right, 4), fixed(-Math.log(right), 3)];
-  })];
-  const ofBox = (box, layer) => norm([...gradients].filter(([name]) => name.startsWith(`${keyOf(box, layer)}.`)).map(([, value]) => value));
-  const [boxOf, order] = [(sort) => boxes.find((box) => box.dataset.sort === sort), ordered(SIDES)];
-  const backward = order.filter(([box, layer]) => ofBox(box, layer)).reverse();
+  const losses = () => {
+    const right = labels.map((id, i) => row(p, i)[id]);
+    const more = [[t("film.p"), t("film.minus-log")], ...right.map((value) => [fixed(value, 4), fixed(-Math.log(value), 3)])];
+    return shift().map((cells, i) => [...cells, ...more[i]]);
+  };
+  const names = [...gradients.keys(), ...Object.keys(model.shared)];
+  const ofBox = (box, layer) => {
+    const inside = names.filter((name) => name.startsWith(`${keyOf(box, layer)}.`));
+    return norm(inside.map((name) => gradients.get(model.shared[name] ?? name)));
+  };
+  const boxOf = (sort) => boxes.find((box) => box.dataset.sort === sort);
+  const backward = passed(boxes).filter(([box, layer]) => ofBox(box, layer)).reverse();
   const most = Math.max(...backward.map(([box, layer]) => ofBox(box, layer)));
   const shades = new Map(backward.map(([box, layer]) => [`${keyOf(box, layer)}`, ofBox(box, layer) / most]));
   const frames = [
