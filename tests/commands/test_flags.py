@@ -74,8 +74,8 @@ FLAGS = {
     "calibrate": "-m --model --out --dev --threshold --threads",
     "info": "--preset --vocabulary --diagram --system --json",
     "insight": "--pairs --sentence --subwords --out --language --threads",
-    "inspect": "-m --model --translation --tag --target-tag --memory --out --html --json --view --sample --kind "
-    + f"--layer --head --aggregate --subwords --threads {ONE_BEST.replace('--split', '')}",
+    "inspect": "-m --model --translation --tag --target-tag --memory --out --html --model-page --json --view --sample "
+    + f"--kind --layer --head --aggregate --subwords --threads {ONE_BEST.replace('--split', '')}",
     "trace": "-m --model --memory --translation --tag --target-tag --count --out --json --repair --run --minutes "
     + f"--threads --quiet {ONE_BEST}",
     "lab": "--quick --out --seeds --language --threads --train --dev --test",

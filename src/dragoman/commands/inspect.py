@@ -56,9 +56,11 @@ class Options:
     memory: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     "approved pairs that the model remembers (docs/memory.md), for --view memory, --html and --json"
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    "figure to draw: .svg, .png or .pdf; default: VIEW.svg, such as map.svg, or none with --html or --json"
+    "figure to draw: .svg, .png or .pdf; default: VIEW.svg, such as map.svg, or none with a page or --json"
     html: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     "page to write, a single file: every layer and head, the search, probabilities, the effect of each source word"
+    model_page: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    "page to learn from, a single file: the model runs in it and can be changed; --translation is what its film teaches"
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "print everything as JSON, with all weights"
     view: Literal[
@@ -96,7 +98,8 @@ class Options:
 def main(arguments: list[str]) -> None:
     """Run `dragoman inspect`: print the translation or JSON, write the figure and the page, and print their names."""
     options = parse(Options, "inspect", arguments)
-    out = options.out or (None if options.html or options.json else Path(f"{options.view}.svg"))
+    pages = options.html, options.model_page
+    out = options.out or (None if any(pages) or options.json else Path(f"{options.view}.svg"))
     check_options(options, out)
     set_threads(options.threads)
     from dragoman.inspection.figure import check_format, save
@@ -107,8 +110,8 @@ def main(arguments: list[str]) -> None:
 
     if out:
         check_format(out)
-    if options.html:
-        require_no_folder(options.html)
+    for page in filter(None, pages):
+        require_no_folder(page)
     translator = Translator.load(options.model, options.search, memory=options.memory, target_tag=options.target_tag)
     name = Path(options.model).absolute().name
     if options.sample:
@@ -134,6 +137,12 @@ def main(arguments: list[str]) -> None:
         page = inspection_page(inspection, translator, untrained)
         replace_file(options.html, page.encode(errors="replace"), shared=True)
         files.append(options.html)
+    if options.model_page:
+        from dragoman.inspection.model_page import model_page, show_model
+
+        shown = show_model(translator, inspection)
+        replace_file(options.model_page, model_page(shown).encode(errors="replace"), shared=True)
+        files.append(options.model_page)
     if options.json:
         from dragoman.inspection.export import as_dict, weights_as_dict
         from dragoman.inspection.origins import origins_as_dicts, word_origins
@@ -185,8 +194,9 @@ def head_table_of_pairs(
 def check_options(options: Options, out: Path | None) -> None:
     """Raise UsageError for flags that do not go together; `out` is the figure to draw, None for none."""
     check_seed(options.search)
-    if options.sample and (options.view != "heads" or not options.out or options.html or options.json):
-        raise UsageError("--sample needs --view heads and --out, without --html and --json")
+    pages = [page for page in (options.html, options.model_page) if page]
+    if options.sample and (options.view != "heads" or not options.out or pages or options.json):
+        raise UsageError("--sample needs --view heads and --out, without a page or --json")
     if options.sample and (options.text or options.translation or options.tag or options.target_tag):
         raise UsageError(
             "--sample takes sentences and tags from files (FILE tag=TAG): leave out TEXT, --translation, --tag and "
@@ -194,8 +204,9 @@ def check_options(options: Options, out: Path | None) -> None:
         )
     if not options.sample and not options.text.strip():
         raise UsageError("there is no text to translate")
-    if options.html and options.html.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{options.html}: the name of a page must end in .html")
+    for page in pages:
+        if page.suffix.lower() not in (".html", ".htm"):
+            raise UsageError(f"{page}: the name of a page must end in .html")
     if options.head is not None and options.aggregate:
         raise UsageError("give --head or --aggregate, not both: --aggregate combines all heads")
     for flag, views in VIEWS.items():
