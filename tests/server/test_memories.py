@@ -244,6 +244,22 @@ def test_servers_with_one_memory_see_what_the_other_learned(
     models.close(5)
 
 
+def test_processes_of_a_server_share_a_memory_that_is_tidied_meanwhile(dragoman, trained: Path, tmp_path: Path):
+    """A command of another process writes new states and deletes the old ones; the next one makes them anew."""
+    memory, more = tmp_path / "memory", tmp_path / "more.tsv"
+    flags = ("--memory", str(memory), "--processes", "2", "--rate", "0")
+    with started(trained, tmp_path / "log", *flags) as process, ThreadPoolExecutor(1) as pool:
+        wrong = pool.submit(missed, process.server)
+        for number in range(3):
+            more.write_text(f"{number} more\tnoch {number}\n", encoding="utf-8")
+            assert dragoman("remember", "-m", trained, more, "--out", memory, "--add").code == 0
+        assert wrong.result() == 0
+        assert len(listed(process.server, "count=1000")) == CLIENTS * ROUNDS + 3
+        for number in range(3):
+            for _ in range(6):  # whichever process answers
+                assert process.server.translate(f"{number} more").json["translatedText"] == f"noch {number}"
+
+
 def test_killed_server_has_lost_nothing_that_it_answered(trained: Path, tmp_path: Path):
     memory, answered = tmp_path / "memory", list[str]()
 
