@@ -70,7 +70,7 @@ class AddAndNorm(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Figure 1, left: two sublayers. 그림 1의 왼쪽, 서브층 둘."""
+    """Figure 1, left: two sublayers. 그림 1의 왼쪽, 하위 층 둘."""
 
     def __init__(self, d_model: int, h: int, d_ff: int, P_drop: float):
         super().__init__()
@@ -83,7 +83,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Figure 1, right: three sublayers. 그림 1의 오른쪽, 서브층 셋."""
+    """Figure 1, right: three sublayers. 그림 1의 오른쪽, 하위 층 셋."""
 
     def __init__(self, d_model: int, h: int, d_ff: int, P_drop: float):
         super().__init__()
