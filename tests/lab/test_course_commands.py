@@ -13,7 +13,9 @@ from dragoman_lab import COMPARISONS
 from dragoman_lab.command import GROUPS
 
 COURSE = Path(__file__).parents[2] / "docs" / "course"
-PAGES = sorted(page.name for page in COURSE.glob("*.md") if page.name not in ("numbers.md", "requirements.md"))
+PAGES = sorted(
+    page.name for page in COURSE.glob("*.md") if page.name not in ("numbers.md", "requirements.md", "notes.md")
+)
 COMPARED = ("heads-8-1", "heads-1-1", "pre-norm-none-1", "post-norm-none-1")  # runs that `dragoman lab` would leave
 
 

@@ -8,9 +8,11 @@ import torch
 from dragoman.config import TransformerConfig
 from dragoman.model.transformer import Transformer
 from dragoman_lab import learned_positions, recall, residuals, unscaled_training
+from dragoman_lab.ablation import share_projections
 from dragoman_lab.experiment import Effort
 from dragoman_lab.reversal_setup import CLEARLY, last
-from dragoman_lab.tasks import Learned, copying, learn, small, warm_up
+from dragoman_lab.shared_projections import PAIR, SEPARATE, SHARED
+from dragoman_lab.tasks import Learned, copying, learn, learn_word_before, small, warm_up
 
 TASK = copying(vocabulary=9, shortest=1, longest=4)
 RATE = 3e-3
@@ -30,6 +32,19 @@ def test_transformer_recalls_over_16_words_and_a_plain_rnn_over_2():
     assert recalled(recall.KINDS[recall.TRANSFORMER], 16) >= 0.9
     assert recalled(recall.KINDS[recall.PLAIN], 16) <= 0.3
     assert recalled(recall.KINDS[recall.PLAIN], 1) >= 0.6
+
+
+def test_word_before_is_named_with_two_matrices_and_less_with_one():
+    """With W^Q = W^K the word before and the word after get the same score."""
+
+    def named(shared: tuple[str, ...]) -> float:
+        torch.manual_seed(1)
+        model = Transformer(small(32, 1, 0), 12)
+        share_projections(model, shared)
+        return learn_word_before(model, 1, 6, 12, steps=150, seed=1, rate=5e-3, tested=64).accuracy
+
+    assert named(SHARED[SEPARATE]) > 0.9
+    assert named(SHARED[PAIR]) < 0.6
 
 
 def test_large_d_k_begins_to_learn_only_with_the_division():
