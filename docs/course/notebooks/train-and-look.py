@@ -248,7 +248,7 @@ assert first.probability > 0.9
 # %% ko
 # ## 탐색
 #
-# 번역은 조각을 하나씩 이어 가며 찾아요. 빔 탐색(beam search)은 지금까지 가장 좋은 후보 몇 개를, 여기서는 두 개를
+# 번역은 조각을 하나씩 이어 가며 찾아요. 빔 탐색(beam search)은 지금까지 가장 좋은 가설 몇 개를, 여기서는 두 개를
 # 남겨서 함께 이어 가요. 마지막에 남은 두 번째 문장은 어미만 다른 문장이에요.
 # %%
 narrow = translator.replace(search=SearchConfig(beam=2))
