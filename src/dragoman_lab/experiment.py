@@ -123,7 +123,7 @@ class Verdict:
         """Return the verdict on a sentence with alternatives. The claim is the part that has these, without numbers."""
         clauses = [clause for clause in CLAUSE.findall(sentence) if ALTERNATIVES.search(clause)]
         claim = MEASURED.sub("", ALTERNATIVES.sub(r"\1", "".join(clauses))).strip().rstrip(".:;") + "."
-        if re.match("[a-z]{2}", claim):
+        if re.match("[a-z]{2}", claim) and not re.search("[가-힣]", claim):
             claim = claim[0].upper() + claim[1:]
         return cls(bool(holds), tidy(claim), tidy(ALTERNATIVES.sub(r"\1" if holds else r"\2", sentence)))
 

@@ -144,10 +144,10 @@ def claims(
         f"Layers whose f is 0 [return their input|change their input by {silent[WITH]:.2g}]: without the residual they "
         f"change it by {silent[WITHOUT]:.2g}.": silent[WITH] == 0 < silent[WITHOUT],
         "Without layer norms, the feed-forward network in the lowest of 12 layers starts with a gradient of "
-        f"{lowest[BARE_WITH]:.2g} with residuals and {lowest[BARE_WITHOUT]:.2g} without them: the gradient is "
-        "[lost|not lost] on the way.": lowest[BARE_WITHOUT] < 0.1 * lowest[BARE_WITH],
+        f"{lowest[BARE_WITH]:.2g} with residuals and {lowest[BARE_WITHOUT]:.2g} without them: without norms and "
+        "residuals the gradient is [lost|not lost] on the way.": lowest[BARE_WITHOUT] < 0.1 * lowest[BARE_WITH],
         f"With layer norms, that network starts with a gradient of {lowest[WITH]:.2g} with residuals and "
-        f"{lowest[WITHOUT]:.2g} without them: the gradient is [lost|not lost] on the "
+        f"{lowest[WITHOUT]:.2g} without them: with norms and without residuals the gradient is [lost|not lost] on the "
         "way.": lowest[WITHOUT] < 0.1 * lowest[WITH],
         f"With layer norms, the query matrices of the upper 6 layers start with a mean gradient of {upper[WITH]:.2g} "
         f"with residuals and {upper[WITHOUT]:.2g} without them: without residuals, attention [cannot|can still] learn "
