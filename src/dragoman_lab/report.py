@@ -71,10 +71,10 @@ class Result:
         """Say in one line how many claims hold, and for each that does not what is claimed and what was found."""
         if self.error or self.findings is None:
             return f"{self.name}: {self.tally}: {self.error}"
-        claimed, found = map(speaker(self.language), ("Claimed", "Found"))
+        claimed, finding = map(speaker(self.language), ("Claimed", "Found"))
         contrary = [v for v in self.findings.verdicts if not v.holds]
-        told = [f"{claimed}: {v.claim} {found}: {v.sentence}{self.note}" for v in contrary]
-        return " ".join([f"{self.name}: {self.tally}" + "." * bool(told), *told])
+        sentences = [f"{claimed}: {v.claim} {finding}: {v.sentence}{self.note}" for v in contrary]
+        return " ".join([f"{self.name}: {self.tally}" + "." * bool(sentences), *sentences])
 
 
 def load(name: str, sentences: Sentences | None) -> Experiment:

@@ -128,7 +128,7 @@ def always_run(cell: str) -> list[bool]:
     ]
 
 
-def test_everything_in_the_notes_has_its_place_and_tests_that_are_always_run():
+def test_rows_of_the_notes_have_a_place_and_tests_always_run():
     found = rows_of_notes()
     assert len(found) > 100
     for what, place, tests in found:

@@ -35,7 +35,7 @@ def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_line_of_the_paper_trains_in_two_processes_and_its_checkpoints_are_averaged(tmp_path: Path):
+def test_line_of_the_paper_trains_in_two_processes(tmp_path: Path):
     write_tsv(tmp_path / "try.tsv", toy_pairs())
     trained = run(line_of(PAGE, "torchrun --nproc_per_node 2"), tmp_path)
     assert trained.returncode == 0, trained.stderr
