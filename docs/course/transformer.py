@@ -167,7 +167,7 @@ def greedy(model: Transformer, source: Tensor, steps: int) -> Tensor:
     return output[:, 1:]
 
 
-def main(steps: int = 800, longest: int = 8, letters: int = 26, warmup_steps: int = 250) -> float:
+def main(steps: int = 1200, longest: int = 8, letters: int = 26, warmup_steps: int = 300) -> float:
     """Learn to write words backwards; return the share of 200 new words that come out right."""
 
     def batch(words: int) -> list[Tensor]:
