@@ -53,8 +53,8 @@ fuzz: .venv/fuzz.installed
 lint: style types
 
 style: .venv/test.installed
-	$(BIN)/ruff check src tests scripts benchmarks
-	$(BIN)/ruff format --check src tests scripts benchmarks
+	$(BIN)/ruff check src tests scripts benchmarks docs/course/transformer.py
+	$(BIN)/ruff format --check src tests scripts benchmarks docs/course/transformer.py
 
 types: .venv/test.installed
 	$(BIN)/mypy

@@ -1,9 +1,13 @@
 """Run the command line: each verb is a file in `commands/`, loaded when it is called."""
 
 import io
+import json
 import os
 import sys
+import time
+from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 from dragoman.errors import DragomanError, UsageError, is_out_of_memory
@@ -72,7 +76,9 @@ def main(arguments: list[str] | None = None) -> int:
     except DragomanError as error:
         from dragoman.console import escape_controls
 
-        print(f"dragoman: {escape_controls(' '.join(str(error).split()))}", file=sys.stderr)
+        sentence = f"dragoman: {escape_controls(' '.join(str(error).split()))}"
+        print(sentence, file=sys.stderr)
+        tell_torchrun(sentence)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         print("dragoman: stopped", file=sys.stderr)
@@ -91,6 +97,16 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         drop_unwritten()
     return 0
+
+
+def tell_torchrun(sentence: str) -> None:
+    """Leave why this process ended in the file that torchrun has named, if it has: its own report ends with it."""
+    if file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
+        details = {"py_callstack": sentence, "timestamp": str(int(time.time()))}
+        with suppress(OSError):
+            Path(file).write_text(
+                json.dumps({"message": {"message": sentence, "extraInfo": details}}), encoding="utf-8"
+            )
 
 
 def describe_os_error(error: OSError) -> str:

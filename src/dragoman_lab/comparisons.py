@@ -68,12 +68,10 @@ def claim_norms(scores: Scores) -> Claims:
         [scores.bleu[f"{where}-norm, {warmup}"] for warmup in ("warm-up", "none")] for where in ("pre", "post")
     )
     return {
-        f"Post-norm [needs|does not need] the warm-up: {cold_post:.1f} BLEU without it, {warm_post:.1f} with "
-        "it.": warm_post - cold_post > CLEARLY,
-        f"Pre-norm [needs no|needs the] warm-up: {cold_pre:.1f} BLEU without it, {warm_pre:.1f} with it.": warm_pre
-        - cold_pre
-        < CLEARLY
-        and cold_pre >= LEARNED,
+        f"Post-norm [learns clearly less|does not learn clearly less] without the warm-up: {cold_post:.1f} BLEU "
+        f"without it, {warm_post:.1f} with it.": warm_post - cold_post > CLEARLY,
+        f"Pre-norm [learns|does not learn] as much without the warm-up: {cold_pre:.1f} BLEU without it, {warm_pre:.1f} "
+        "with it.": warm_pre - cold_pre < CLEARLY and cold_pre >= LEARNED,
     }
 
 

@@ -61,6 +61,13 @@ def make_convolution(size: int) -> Run:
     return lambda x: layer(x.transpose(1, 2)).transpose(1, 2)
 
 
+def make_separable_convolution(size: int) -> Run:
+    """Return a convolution of each channel by itself, of width WIDTH, and then one over channels, of width 1."""
+    each = nn.Conv1d(size, size, WIDTH, padding=WIDTH // 2, groups=size)
+    across = nn.Conv1d(size, size, 1)
+    return lambda x: across(each(x.transpose(1, 2))).transpose(1, 2)
+
+
 def make_nearby_attention(size: int) -> Run:
     """Return self-attention without matrices over the RADIUS positions on each side. `size` is not used."""
     return lambda x: attend_to_neighbours(x, x, x, RADIUS)
@@ -81,6 +88,13 @@ RECURRENT = Kind("recurrent", "n d²", lambda n, d: n * d * d, lambda n: n, make
 CONVOLUTION = Kind(
     "convolution", "k n d²", lambda n, d: WIDTH * n * d * d, count_dilated_convolutions, make_convolution
 )
+SEPARABLE = Kind(
+    "separable convolution",
+    "(k n d + n d²)",
+    lambda n, d: WIDTH * n * d + n * d * d,
+    count_dilated_convolutions,
+    make_separable_convolution,
+)
 RESTRICTED = Kind(
     "restricted self-attention",
     "r n d",
@@ -95,7 +109,7 @@ WHOLE = Kind(
     lambda n: 1,
     make_attention_with_matrices,
 )
-KINDS = (SELF, RECURRENT, CONVOLUTION, RESTRICTED, WHOLE)
+KINDS = (SELF, RECURRENT, CONVOLUTION, SEPARABLE, RESTRICTED, WHOLE)
 
 
 def crossing_length(size: int) -> int:
@@ -187,8 +201,8 @@ def claims(
     "Table 1: what a layer of each kind costs",
     "section 4 and Table 1",
     "A self-attention layer takes O(n² d) operations, O(1) steps in a row and a path of O(1) between any two "
-    "words; a recurrent one O(n d²), O(n), O(n); a convolution O(k n d²), O(1), O(log_k n). Self-attention has fewer "
-    "operations than recurrence when n is smaller than d.",
+    "words; a recurrent one O(n d²), O(n), O(n); a convolution O(k n d²), O(1), O(log_k n), or O(k n d + n d²) if it "
+    "is separable. Self-attention has fewer operations than recurrence when n is smaller than d.",
 )
 def run(effort: Effort) -> Findings:
     """Count operations and steps in a row of each kind of layer, and time them."""

@@ -11,6 +11,9 @@ from typing import Any
 from dragoman.text.speech import Say
 
 ALTERNATIVES = re.compile(r"\[([^][|]*)\|([^][|]*)\]")
+# A clause ends with a full stop, colon or semicolon, but not within brackets.
+CLAUSE = re.compile(r"(?:[^][().:;]|\([^()]*\)|\[[^][]*\]|(?<=\s)[.:;]|[.:;](?!\s|$))+[.:;]?")
+MEASURED = re.compile(r"\s?\([^()]*\d(?:%|\.\d)[^()]*\)")  # numbers of a run, in brackets
 Cell = str | int | float | bool  # neither a tensor nor a number of NumPy
 
 
@@ -103,16 +106,31 @@ class Figure:
     size: tuple[float, float] = (8.0, 4.0)  # inches
 
 
-# Sentences, and whether they hold: "Post-norm [needs|does not need] the warm-up: 3.1 BLEU without it, 9.8 with it."
+# Sentences, and whether they hold: "Post-norm [learns|does not learn] less without warm-up: 3.1 BLEU, 9.8 with it."
 Claims = Mapping[str, bool]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Tell whether a claim holds, and a sentence that says so with the numbers."""
+    """Tell whether a claim holds, what is claimed, and a sentence that says with the numbers what was found."""
 
     holds: bool
+    claim: str
     sentence: str
+
+    @classmethod
+    def from_claim(cls, sentence: str, holds: bool) -> "Verdict":
+        """Return the verdict on a sentence with alternatives. The claim is the part that has these, without numbers."""
+        clauses = [clause for clause in CLAUSE.findall(sentence) if ALTERNATIVES.search(clause)]
+        claim = MEASURED.sub("", ALTERNATIVES.sub(r"\1", "".join(clauses))).strip().rstrip(".:;") + "."
+        if re.match("[a-z]{2}", claim) and not re.search("[가-힣]", claim):
+            claim = claim[0].upper() + claim[1:]
+        return cls(bool(holds), tidy(claim), tidy(ALTERNATIVES.sub(r"\1" if holds else r"\2", sentence)))
+
+
+def tidy(text: str) -> str:
+    """Return the text with a space before percent signs, and no digits behind a zero."""
+    return re.sub(r"\b0(?:\.0+)?e\+00\b", "0", re.sub(r"(?<=\d)%", " %", text))
 
 
 @dataclass(frozen=True)
@@ -141,11 +159,8 @@ class Findings:
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """Return for each claim whether it holds, and the sentence with the alternative that is true."""
-        return [
-            Verdict(bool(holds), ALTERNATIVES.sub(r"\1" if holds else r"\2", sentence))
-            for sentence, holds in self.claims.items()
-        ]
+        """Return for each claim whether it holds, and what was found instead if it does not."""
+        return [Verdict.from_claim(sentence, holds) for sentence, holds in self.claims.items()]
 
 
 @dataclass(frozen=True)

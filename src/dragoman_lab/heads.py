@@ -112,18 +112,17 @@ def claims(
     """Return each claim and whether it holds. parameters, losses: by number of heads; before, after: mean diversity of
     the heads before and after training; distances: mean distance of attention by layer.
     """
-    best = min((heads for heads in losses if heads > 1), key=losses.__getitem__)
-    change = after - before
-    learned = "about as much as" if abs(change) < 0.05 else "more than" if change > 0 else "less than"
+    several = {heads: loss for heads, loss in losses.items() if heads > 1}
     sizes, ends = (min(parameters.values()), max(parameters.values())), (distances[0], distances[-1])
     return {
         f"A layer of 1 to 32 heads at d_model 512 [always has|does not always have] {sizes[0]:,} parameters: heads "
         "divide a layer up and add nothing to it.": sizes[0] == sizes[1],
-        f"Several heads [learn|do not learn] this task clearly better than one: {losses[best]:.3f} nats per token with "
-        f"{best} heads, {losses[1]:.3f} with one, {losses[32]:.3f} with 32.": losses[best] < losses[1] - CLEARLY,
-        f"Heads [look|hardly look] at different positions: after training, two heads of a layer put {after:.0%} of "
-        f"their weight on different keys, {learned} before, when the matrices were random "
-        f"({before:.0%}).": after > 0.25,
+        f"Several heads [learn|do not learn] this task clearly better than one: {fmean(several.values()):.3f} nats per "
+        f"token on average over {min(several)} to {max(several)} heads, {losses[1]:.3f} with "
+        "one.": fmean(several.values()) < losses[1] - CLEARLY,
+        "Heads [learn|do not learn] to look at different positions: after training, two heads of a layer put "
+        f"{after:.0%} of their weight on different keys; before, when the matrices were random, they put "
+        f"{before:.0%}.": after > before + 0.05,
         "From the first layer to the last, the mean distance of attention [falls|does not clearly fall]: it goes from "
         f"{ends[0]:.2f} to {ends[1]:.2f} tokens. This is one small model on one task; it proves nothing about "
         "others.": ends[0] > ends[1] + 0.1,

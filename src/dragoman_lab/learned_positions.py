@@ -92,7 +92,7 @@ def claims(
         f"Without positions the model copies {reached['none']:.1%} of the tokens correctly, with them {least:.1%} or "
         "more: [it needs them to know the order|positions make no difference here].": reached["none"] < least - 0.05,
         f"At the lengths seen in training, sinusoidal positions reach {reached['sinusoidal']:.1%} and learned ones "
-        f"{reached['learned']:.1%}: [nearly the same|not the "
+        f"{reached['learned']:.1%}: the two [learn nearly the same|do not learn the "
         "same].": abs(reached["sinusoidal"] - reached["learned"]) <= 0.02,
         "Sinusoidal positions accept input twice as long as in training, and accuracy [is kept|is not kept]: "
         f"{longer['sinusoidal'][8]:.1%} at 8 words, {longer['sinusoidal'][16]:.1%} at "

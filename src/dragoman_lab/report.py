@@ -56,6 +56,7 @@ class Result:
     error: str = ""  # one sentence
     trace: str = ""  # for debugging
     language: Language = "en"
+    note: str = ""  # behind each verdict
 
     @property
     def tally(self) -> str:
@@ -67,12 +68,13 @@ class Result:
         return say(f"{sum(verdict.holds for verdict in verdicts)} of {len(verdicts)} claims hold")
 
     def __str__(self) -> str:
-        """Say in one line how many claims hold, and in full what was found where one does not."""
+        """Say in one line how many claims hold, and for each that does not what is claimed and what was found."""
         if self.error or self.findings is None:
             return f"{self.name}: {self.tally}: {self.error}"
-        contrary = [verdict.sentence for verdict in self.findings.verdicts if not verdict.holds]
-        otherwise = speaker(self.language)("not as claimed:")
-        return f"{self.name}: {self.tally}" + (f"; {otherwise} {' '.join(contrary)}" if contrary else "")
+        claimed, finding = map(speaker(self.language), ("Claimed", "Found"))
+        contrary = [v for v in self.findings.verdicts if not v.holds]
+        sentences = [f"{claimed}: {v.claim} {finding}: {v.sentence}{self.note}" for v in contrary]
+        return " ".join([f"{self.name}: {self.tally}" + "." * bool(sentences), *sentences])
 
 
 def load(name: str, sentences: Sentences | None) -> Experiment:
@@ -96,10 +98,12 @@ def perform(
     experiment = findings = None
     drawings: tuple[Drawing, ...] = ()
     files: tuple[str, ...] = ()
-    error = trace = ""
+    error = trace = note = ""
     try:
         experiment = load(name, sentences).said(say)
         findings = experiment.run(effort)
+        if len(effort.seeds) == 1 and str(effort) in findings.setting:
+            note = f" {say('(one seed)')}"
         slugs = [f"{name}-{number}-{slug(title)}" for number, title in enumerate(findings.tables, 1)]
         files = tuple(map(partial(write_table, folder), slugs, findings.tables.values()))
         findings = findings.said(say)
@@ -108,7 +112,8 @@ def perform(
         error = str(failure)
     except Exception as failure:  # whatever it is, the other experiments still run
         error, trace = f"{type(failure).__name__}: {failure}", traceback.format_exc()
-    return Result(name, time.perf_counter() - began, experiment, findings, drawings, files, error, trace, language)
+    seconds = time.perf_counter() - began
+    return Result(name, seconds, experiment, findings, drawings, files, error, trace, language, note)
 
 
 def write_figure(folder: Path, name: str, figure: Figure, say: Say = say_english) -> Drawing:

@@ -182,10 +182,10 @@ def claims(rows: Sequence[Row], ranks: dict[str, float], gap: float, errors: dic
     best = min(errors, key=errors.__getitem__)
     even, sharpest = min(errors), max(errors)
     return {
-        f"With queries {rows[-1][0]:g} times as long, attention is [a lookup|not yet a lookup]: on average the best "
-        f"key has {rows[-1][1]:.3f} of the weight, and the answer is {rows[-1][3]:.1e} away from that of the lookup "
-        f"({rows[0][3]:.2f} with equal weights).": rows[-1][1] > 0.98 and rows[-1][3] < 0.05 * rows[0][3],
-        "With keys of equal length, attention and kernel regression with a bell curve [are the same|are not the same]: "
+        f"With the norm of queries times {rows[-1][0]:g}, attention is [a lookup|not yet a lookup]: on average the "
+        f"best key has {rows[-1][1]:.3f} of the weight, and the answer is {rows[-1][3]:.1e} away from that of the "
+        f"lookup ({rows[0][3]:.2f} with equal weights).": rows[-1][1] > 0.98 and rows[-1][3] < 0.05 * rows[0][3],
+        "With keys of equal norm, attention and kernel regression with a bell curve [are the same|are not the same]: "
         f"they differ by at most {gap:.0e}.": gap < 1e-9,
         "[Weights that are too even or too sharp are both worse than something in between|The best sharpness is at an "
         f"end of the range tried]: the error is smallest, {errors[best]:.3f}, at sharpness {best:g}; it is "
@@ -219,7 +219,7 @@ def run(effort: Effort) -> Findings:
     sharpness, largest, entropies, distances = zip(*rows, strict=True)
     positions, ticks = range(len(rows)), {i: f"{times:g}" for i, times in enumerate(sharpness)}
     weights = {"largest weight": (positions, largest), "entropy (nats)": (positions, entropies)}
-    label = "length of the query (times)"
+    label = "norm of the query (times)"
     drawn = {f"attention, sharpness {s:g}": (regression.angles, regression.answers[s][:, 0]) for s in DRAWN}
     return Findings(
         f"A dictionary of {ENTRIES} random entries with keys of {SIZE} numbers, asked {QUERIES} times. A search among "
@@ -239,7 +239,8 @@ def run(effort: Effort) -> Findings:
         },
         {
             "soft-lookup": Figure(
-                "As the query gets longer: weights (left), distance of the answer from the best key's value (right).",
+                "As the norm of the query grows: weights (left), distance of the answer from the best key's value "
+                "(right).",
                 lines(
                     Panel(weights, label, "mean of all queries", ticks=ticks),
                     Panel({"": (positions, distances)}, label, "mean distance from the lookup", ticks=ticks),

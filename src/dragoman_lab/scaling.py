@@ -103,6 +103,8 @@ def claims(raw: dict[int, Measured], scaled: dict[int, Measured], many: float, f
         "On average over random scores, without the division, the largest weight [is|is not] much larger at a large "
         f"d_k: {peak.largest:.2f} at 100 against {raw[2].peak.largest:.2f} at 2. In {reverse:.0%} of the "
         "comparisons of single draws it is the other way round.": peak.largest > raw[2].peak.largest + 0.1,
+        "Dividing makes scores that are too even [less even|even more even]: at d_k = 2 the largest weight goes from "
+        f"{raw[2].peak.largest:.3f} to {scaled[2].peak.largest:.3f}.": scaled[2].peak.largest > raw[2].peak.largest,
     }
 
 
@@ -112,7 +114,7 @@ def claims(raw: dict[int, Measured], scaled: dict[int, Measured], many: float, f
     "The variance of the product of a query and a key grows with d_k; large scores make the softmax nearly one-hot, "
     "and its gradient vanishes. Divided by sqrt(d_k), they have variance 1 whatever the size. It is said that for d_k "
     "= 100 the scores (8, -11, 7) give about 100 % to one key, and that for d_k = 2 the scores (1.1, -0.8, -1.7) give "
-    "30 to 50 % to each.",
+    "30 to 50 % to each, which is too even; the division is said to cure both.",
 )
 def run(effort: Effort) -> Findings:
     """Measure random scores and their softmax by d_k, with and without the division."""

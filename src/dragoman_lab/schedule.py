@@ -71,8 +71,8 @@ def claims(warm: Trial, cold: Trial, peaks: dict[tuple[int, int], int]) -> Claim
         f"d_model 512 it is {first:.4e} at step 1, {highest:.4e} at 4,000 and {later:.4e} at 16,000; the highest rate "
         f"comes at step {peak_steps}.": at_warmup and np.allclose(halves, 0.5),
         f"At the end the loss is {warm.ends.mean():.3g} with warm-up and {cold.ends.mean():.3g} without, and "
-        f"{warm.right:.0%} and {cold.right:.0%} of the words are right: [at this rate learning needs the warm-up|the "
-        "warm-up makes no clear difference here].": learned,
+        f"{warm.right:.0%} and {cold.right:.0%} of the words are right: [at this rate less is learned without the "
+        "warm-up|the warm-up makes no clear difference here].": learned,
     }
 
 

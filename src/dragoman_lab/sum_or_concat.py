@@ -93,7 +93,7 @@ def claims(
         "The cosine of two random vectors [has|does not have] a standard deviation of 1/sqrt(size) (in brackets) to "
         f"within 5%: {deviations}.": off < 0.05,
         f"A first layer that takes words and positions side by side has {double:,} parameters in its query, key and "
-        f"value matrices instead of {single:,}: [twice|not twice] as many ({double / single:.3g} "
+        f"value matrices instead of {single:,}: the layer has [twice|not twice] as many ({double / single:.3g} "
         "times).": double == 2 * single,
         f"With added positions {reached[SUM]:.1%} of the tokens are right, with concatenated ones "
         f"{reached[CONCATENATED]:.1%}: {more:,} more parameters bring [no gain|a gain] of more than 2 "

@@ -219,7 +219,8 @@ def claims(
         'The weights printed for "I am dog" [are the softmax of its scores|do not follow from its scores: they are an '
         f"illustration, up to {dog:.3f} away from the softmax] ({softmax}).": dog < 0.005,
         'In "I am dog" each word gives most weight to itself in [both the printed weights and the softmax of the '
-        f"scores|{where}].": all(looks_at_itself),
+        f"scores|{where}]. This is an example and no rule: in 'I go home' the first word gives itself 0.2 of its "
+        "weight and the last word 0.7.": all(looks_at_itself),
         'A formula printed with "I am dog" sums over the row of V, too, to get z_n. It gives [the output|one number '
         f"for each word, {sums.flatten()[0]:g} for the first]; the output is a vector for each word, ({vector}) for "
         "the first.": not one_number,

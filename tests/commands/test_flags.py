@@ -65,7 +65,7 @@ FLAGS = {
     + "--proxy --state --suggestions --memory --runs --grace --new-key",
     "plot": "--out --against",
     "verify": "--json",
-    "average": "--out --last",
+    "average": "--out --last --all",
     "evaluate": "-m --model --translations --ensemble --memory --device --threads --tokenize -o --output --sentences "
     + f"--details --against --against-file --robustness --variation --confidence --json {ONE_BEST}",
     "score": "-m --model --memory --threads --json",

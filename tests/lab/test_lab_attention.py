@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dragoman.config import AttentionConfig
 from dragoman.model.attention import Additive, MultiHeadAttention, fused_attention, unscaled_attention
+from dragoman.model.transformer import Transformer
 from dragoman_lab import (
     additive,
     drawing,
@@ -21,6 +22,7 @@ from dragoman_lab import (
     unscaled_training,
 )
 from dragoman_lab.experiment import Effort
+from dragoman_lab.tasks import small
 from dragoman_lab.worked_examples import examples, shapes_table
 
 EXAMPLES = {example.name: example for example in examples()}
@@ -189,6 +191,15 @@ def test_permuted_words_are_permuted_vectors_only_without_positions(positions: o
 
 
 # Heads.
+
+
+def test_word_has_one_embedding_and_a_vector_for_each_context():
+    torch.manual_seed(1)
+    model = Transformer(small(16, 1), 20).eval()
+    sentences = torch.tensor([[5, 7, 9, 2], [6, 7, 9, 2]])  # the first word is the clue to 7
+    embeddings, vectors = model.source_embedding(sentences), model.start(sentences).memory.unflatten(0, (2, 4))
+    assert torch.equal(embeddings[0, 1], embeddings[1, 1])
+    assert (vectors[0, 1] - vectors[1, 1]).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("count", heads.HEADS)

@@ -132,6 +132,16 @@ def test_blocks_with_and_without_residuals_begin_with_the_same_weights():
 # Norms.
 
 
+def test_difference_is_learned_in_place_of_the_whole():
+    (difference, fewer), (whole, steps) = (
+        residuals.learned_difference(10.0, 10.4),
+        residuals.learned_difference(0, 10.4),
+    )
+    assert difference == pytest.approx(0.4, abs=0.01)
+    assert whole == pytest.approx(10.4, abs=0.01)
+    assert fewer < steps
+
+
 def test_layer_norm_has_a_mean_per_token():
     found = norms.compare_normalisations(norms.random_vectors(4, 7, seed=1))
     assert {name: count for name, (count, _) in found.items()} == {"token": 28, "sentence": 4}

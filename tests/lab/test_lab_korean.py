@@ -95,7 +95,7 @@ def test_words_of_the_report_and_of_the_list_are_in_korean():
     assert len(said) > 20
     texts = [re.sub("%.3g %%", "25 %", text).replace("%s", "9") for text in said if "experiment%s" not in text]
     texts += [*SECTIONS, OWN_PAIRS, *(EXPERIMENTS | COMPARISONS).values(), "1 of 2 claims hold", "failed", "report"]
-    texts += ["3 s for 1 experiment", "3 min 20 s for 2 experiments", "2 h 05 min", "as claimed:", "not as claimed:"]
+    texts += ["3 s for 1 experiment", "3 min 20 s for 2 experiments", "2 h 05 min", "holds:", "does not hold:"]
     assert english(re.sub(r"dragoman|--\w+|'[^']*'", "", text) for text in map(speaker("ko"), texts)) == []
     assert english(["3 moons for 1 experiment"])
 
@@ -152,7 +152,7 @@ def test_run_in_korean_has_korean_verdicts_and_tables_in_english(dragoman):
     assert "1/1 table-3: 표 3의 변형들" in err
     page = Path("lab/report.html").read_text(encoding="utf-8")
     assert '<html lang="ko">' in page
-    assert page.count("✓ 주장대로예요:") == 3
+    assert page.count("✓ 맞아요:") == 3
     assert "<code>dragoman lab table-3 --quick --seeds 1 --language ko</code>" in page
     names = r"<style>.*?</style>|<code>.*?</code>|<[^>]*>|(figures|tables)/[\w.-]+|\.png|dragoman|table-3"
     texts = re.sub(names, " ", page, flags=re.DOTALL).splitlines()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from test_course import unknown
+from test_lab_claims import TRAIN_LONGEST
 
 from dragoman.cli import command_module
 from dragoman.commands import parse
@@ -18,6 +19,7 @@ from dragoman_lab import EXPERIMENTS
 ROOT = Path(__file__).parents[2]
 SOURCE, TESTS = ROOT / "src", ROOT / "tests"
 PAGE = (ROOT / "docs" / "course" / "requirements.md").read_text(encoding="utf-8")
+NOTES = (ROOT / "docs" / "course" / "notes.md").read_text(encoding="utf-8")
 COUNTS = {"A": 9, "B": 20, "C": 6, "D": 12, "E": 8, "F": 10, "G": 8, "H": 10, "I": 3, "J": 5, "K": 3}
 
 
@@ -96,6 +98,54 @@ def test_requirements_have_a_full_row_each():
 @pytest.mark.parametrize("row", rows(PAGE), ids=lambda row: row.id)
 def test_code_and_the_tests_of_a_row_exist(row: Row):
     assert missing_code(row.code) + missing_tests(row.tests) == []
+
+
+def rows_of_notes() -> list[list[str]]:
+    """Return the cells of each row of the page of the notes."""
+    lines = re.findall(r"^\| (?!what the note has|---)(.+) \|$", NOTES.replace("|---", "| ---"), re.MULTILINE)
+    return [line.split(" | ") for line in lines]
+
+
+@cache
+def slow_tests(file: str) -> set[str]:
+    """Return the tests of a file that `make test` leaves out."""
+    text = "\n".join(map(read, TESTS.rglob(file)))
+    if re.search(r"^pytestmark = pytest\.mark\.slow", text, re.MULTILINE):
+        return functions(file)
+    marked = re.findall(r"^((?:@.*\n(?:(?:    .*|\)|\])\n)*)+)def (test_\w+)", text, re.MULTILINE)
+    return {
+        name for decorators, name in marked if "pytest.mark.slow" in decorators and "pytest.param" not in decorators
+    }
+
+
+def always_run(cell: str) -> list[bool]:
+    """Return for each test that a cell names whether `make test` runs it."""
+    named = re.findall(r"`(\w+\.py)::(test_\w+)(?:\[([a-z-]+)\])?`", cell)
+    return [
+        name not in slow_tests(file)
+        and (name != "test_experiment_gives_numbers_and_verdicts" or parameter not in TRAIN_LONGEST)
+        for file, name, parameter in named
+    ]
+
+
+def test_rows_of_the_notes_have_a_place_and_tests_always_run():
+    found = rows_of_notes()
+    assert len(found) > 100
+    for what, place, tests in found:
+        assert re.search(r"\]\((tour|slips)\.md#", place), what
+        assert missing_tests(tests) == [], what
+        assert always_run(tests), what
+        assert all(always_run(tests)), what
+
+
+def test_rows_have_a_test_that_is_always_run():
+    assert [row.id for row in rows(PAGE) if not any(always_run(row.tests))] == []
+    assert always_run("`test_lab_learns.py::test_relu_and_gelu_both_learn`") == [False]
+
+
+def test_slow_tests_are_found():
+    assert slow_tests("test_lab_learns.py") == functions("test_lab_learns.py")
+    assert "test_lab_of_the_course_runs_as_written" in slow_tests("test_course_commands.py")
 
 
 def test_commands_have_these_flags_and_values():

@@ -448,6 +448,98 @@ def test_recurrent_relu_diverges_only_with_a_large_gain(gain: float, grows: bool
     assert grows or first < 1e-3 * last
 
 
+# Conclusions that do not follow.
+
+
+def test_dividing_makes_even_scores_more_even():
+    scores = (torch.randn(20_000, 1, 2) * torch.randn(20_000, 3, 2)).sum(-1)
+    raw, divided = scores.softmax(-1), (scores / math.sqrt(2)).softmax(-1)
+    assert (torch.special.entr(divided).sum(-1) >= torch.special.entr(raw).sum(-1)).all()
+    assert float(raw.amax(-1).mean()) == pytest.approx(0.620, abs=0.01)
+    assert float(divided.amax(-1).mean()) == pytest.approx(0.558, abs=0.01)
+
+
+def test_word_gives_most_weight_to_itself_only_without_matrices():
+    def share(query: Tensor, key: Tensor) -> float:
+        return float(((query @ key.mT).argmax(-1) == torch.arange(3)).double().mean())
+
+    x, w_q, w_k = torch.randn(400, 3, 64), torch.randn(400, 64, 64), torch.randn(400, 64, 64)
+    assert share(x, x) == 1
+    assert share(x @ w_q, x @ w_k) == pytest.approx(1 / 3, abs=0.05)
+
+
+@pytest.mark.parametrize(("positions", "equivariant"), [("none", True), ("sinusoidal", False)])
+def test_attention_is_equivariant_until_positions_are_added(positions: str, equivariant: bool):
+    model, order = tiny(positions=positions), torch.tensor([3, 0, 4, 1, 2])
+    before, after = model.start(SOURCE).memory, model.start(SOURCE[:, order]).memory
+    assert (gap(after, before[order]) < 1e-12) == equivariant
+
+
+def test_matrices_decide_which_similarity_matters():
+    x = torch.randn(1, 20, 512)
+    similar = F.cosine_similarity(x, x[:, :1], dim=-1)
+    assert similar[0, 1:].abs().max() < 0.25  # rare in many dimensions
+    for sign, chosen in ((1, similar.argmax()), (-1, similar.argmin())):
+        assert explicit_attention(x[:, :1], sign * x, torch.eye(20)[None]).argmax() == chosen
+
+
+def test_number_of_an_output_comes_from_a_column_of_the_values():
+    query, key, value = torch.randn(2, 8), torch.randn(4, 8), torch.randn(4, 3)
+    weights = weights_of(query @ key.mT / math.sqrt(8))
+    assert gap(explicit_attention(query, key, value)[:, 1], weights @ value[:, 1]) < 1e-12
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        weights @ value[1]
+
+
+def test_norm_may_stand_before_a_sublayer_and_the_sum_never_does():
+    x = torch.randn(4, 16)
+    for norm_first in (True, False):
+        residual, seen = Residual(tiny_transformer(norm_first=norm_first, dropout=0)), []
+        y = residual(x, lambda given: seen.append(given) or torch.zeros_like(given))  # noqa: B023
+        expected = (residual.norm(x), x) if norm_first else (x, residual.norm(x))
+        assert torch.equal(seen[0], expected[0])
+        assert torch.equal(y, expected[1])
+
+
+def test_scale_of_the_input_matters_to_tanh_and_not_to_relu():
+    def slope(function: Callable[[Tensor], Tensor], scale: float) -> float:
+        x = (scale * drawn).requires_grad_()
+        return float(torch.autograd.grad(function(x).sum(), x)[0].mean())
+
+    drawn = torch.randn(5000)
+    assert slope(torch.tanh, 0.1) > 0.98
+    assert slope(torch.tanh, 10) < 0.1
+    assert slope(F.relu, 0.1) == slope(F.relu, 1) == slope(F.relu, 10)
+
+
+@pytest.mark.parametrize("d_k", [16, 256])
+def test_norm_of_words_leaves_the_variance_of_scores(d_k: int):
+    words, (w_q, w_k) = torch.randn(512, 256), torch.randn(2, 256, d_k) / 16
+    for x in (words, F.layer_norm(words, (256,))):
+        assert float(((x @ w_q) @ (x @ w_k).mT).var()) == pytest.approx(d_k, rel=0.2)
+
+
+def test_scale_is_the_root_of_the_dimension_and_not_the_norm():
+    query, key = torch.randn(300, 100), torch.randn(300, 100)
+    scores, norms = query @ key.mT, query.norm(dim=1)[:, None] * key.norm(dim=1)
+    assert float((scores / 10).std()) == pytest.approx(1, abs=0.05)
+    assert float((scores / norms).std()) == pytest.approx(0.1, abs=0.01)
+    assert weights_of(torch.tensor([[1.0, *[-1.0] * 9]])).max() < 0.5  # the sharpest of ten cosines
+
+
+def test_heads_are_no_members_that_could_change_places():
+    layer, x = attention(), torch.randn(1, 5, 16)
+    y, parts = attend(layer, x), layer.out.weight.detach().chunk(2, dim=1)
+    alone = []
+    for part in range(2):
+        kept = [parts[n] if n == part else torch.zeros_like(parts[n]) for n in range(2)]
+        layer.out.weight.data = torch.cat(kept, dim=1)
+        alone.append(attend(layer, x))
+    assert gap(sum(alone), y) < 1e-12
+    layer.out.weight.data = torch.cat(parts[::-1], dim=1)
+    assert gap(attend(layer, x), y) > 1e-3
+
+
 # The code of note 001.
 
 
@@ -522,6 +614,15 @@ def test_mask_is_made_once_for_all_queries():
     mask = decoder_mask(elsewhere, 0)
     assert (mask.device.type, mask.dtype) == ("meta", torch.bool)
     assert padding_mask(PADDED, 0).shape == (1, 1, 1, 8)
+
+
+def test_annotation_is_no_default():
+    def encode(max_seq: 512):
+        return max_seq
+
+    with pytest.raises(TypeError, match="max_seq"):
+        encode()
+    assert Learned(TransformerConfig(16)).table.num_embeddings == TransformerConfig().max_length
 
 
 def test_minus_1e9_does_not_fit_16_bits_and_minus_infinity_does():

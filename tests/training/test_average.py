@@ -218,6 +218,9 @@ def test_average_leaves_out_much_worse_checkpoints_by_name(run: Path, capsys: py
             assert [step for step, line in sorted(told.items()) if f"left out: {reason}" in line] == steps
         assert "dev loss 2.04, dev BLEU 31.2: averaged" in told[5]
         assert "dev loss 2.04, dev BLEU 31.2 (validation at step 5): averaged" in told[6]
+    assert main(["average", "run", "--last", "7", "--all", "--out", "all"]) == 0
+    assert weight("all") == 4  # the paper's rule
+    capsys.readouterr()
     assert main(["average", *map(str, sorted((run / "checkpoints").iterdir())), "--out", "named"]) == 0
     assert weight("named") == 4  # those that are named are averaged, whatever their loss
 

@@ -174,7 +174,7 @@ print(scores)
 # read.
 # %% ko
 # 완벽하지는 않아 보이나요? 두 어미를 모두 정답으로 치고 다시 세어 보세요. 실수처럼 보이던 것은 제비뽑기의 결과일
-# 뿐이에요. 정답을 하나만 두고 매긴 점수는 똑같이 좋은 다른 번역에 벌을 줘요. 어디서 보는 BLEU든 마찬가지예요.
+# 뿐이에요. 정답을 하나만 두고 매긴 점수는 똑같이 좋은 다른 번역도 틀린 것으로 쳐요. 어디서 보는 BLEU든 마찬가지예요.
 # %%
 formal = {f"{polite}.": f"{formal}." for polite, formal in verbs.values()}
 
@@ -248,7 +248,7 @@ assert first.probability > 0.9
 # %% ko
 # ## 탐색
 #
-# 번역은 조각을 하나씩 이어 가며 찾아요. 빔 탐색(beam search)은 지금까지 가장 좋은 후보 몇 개를, 여기서는 두 개를
+# 번역은 조각을 하나씩 이어 가며 찾아요. 빔 탐색(beam search)은 지금까지 가장 좋은 가설 몇 개를, 여기서는 두 개를
 # 남겨서 함께 이어 가요. 마지막에 남은 두 번째 문장은 어미만 다른 문장이에요.
 # %%
 narrow = translator.replace(search=SearchConfig(beam=2))

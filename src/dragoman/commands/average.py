@@ -34,6 +34,8 @@ class Options:
     "new model folder"
     last: int = 5
     "number of checkpoints from each run"
+    all: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    "average the last checkpoints however much worse some are, which is the paper's rule"
 
 
 def main(arguments: list[str]) -> None:
@@ -60,7 +62,7 @@ def main(arguments: list[str]) -> None:
             raise DragomanError(f"{path}: no checkpoints yet")
         if len(newest) < options.last:
             print(f"{path}: {plural(len(newest), 'checkpoint')} kept, not {options.last}", file=sys.stderr)
-        folders += choose(path, newest, options.last)
+        folders += newest[: options.last] if options.all else choose(path, newest, options.last)
     average(folders, options.out)
     if len(folders) == 1:
         print(f"{options.out}: a copy of {folders[0]}: nothing to average it with", file=sys.stderr)
