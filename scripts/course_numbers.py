@@ -79,13 +79,13 @@ def stations(page: str) -> Iterator[tuple[str, str]]:
 
 
 def result_of(text: str) -> str:
-    """Return the paragraph of a station with its results; '' without one."""
-    verdict = re.search(r"^\*\*(?:Result|결과)\*\*.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    """Return what a station has from its results on: their table, the question and its answer; '' without results."""
+    verdict = re.search(r"^\*\*(?:Result|결과)\*\*.*?(?=\n## |\Z)", text, re.MULTILINE | re.DOTALL)
     return verdict[0] if verdict else ""
 
 
 def numbers_in_results(tour: str) -> dict[str, list[str]]:
-    """Return {station: the numbers in its paragraph of results}."""
+    """Return {station: the numbers in its results}."""
     return {at: NUMBER.findall(" ".join(NAMES.sub("", result_of(text)).split())) for at, text in stations(tour)}
 
 

@@ -38,9 +38,10 @@ def commands() -> list[tuple[str, str, list[str]]]:
 
 
 def anchors(text: str) -> set[str]:
-    """Return the anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page: of its headings, as GitHub makes them, and those of an HTML page."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"^    .*$", "", text, flags=re.MULTILINE), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    ids = re.findall(r' id="([\w-]+)"', text) if text.startswith("<!") else []
+    return {*ids, *(re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings)}
 
 
 def test_pages_show_every_command():

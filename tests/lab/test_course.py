@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from statistics import fmean, stdev
+from textwrap import dedent, indent
 
 import pytest
 import torch
@@ -73,6 +74,7 @@ def test_python_on_the_tours_prints_what_stands_below_it(code: str, printed: str
 def shared(page: str) -> list[list[str]]:
     """Return what every language has in common, by station: code and its output, commands, names, links, numbers."""
     text = re.sub(r"  # .*", "", read(page)).replace(".ko.", ".")
+    text = re.sub(r"\]\(slips\.md#(\d+)-[^)]*\)", r"](slips.md#\1)", text)
     stations = re.split(r"^##+ (?=\d+\. )", text, flags=re.MULTILINE)
     parts = r"^```.*?^```$|`[^`\n]+`|^    dragoman \S+(?: \S+)*|\]\([^)]+\)|\d+(?:[.,]\d+)*(?:e[+-]\d+)?(?: %)?"
     return [sorted(re.findall(parts, station, re.MULTILINE | re.DOTALL)) for station in stations[1:]]
@@ -87,6 +89,37 @@ def test_course_pages_have_the_same_stations_commands_and_numbers_in_both_langua
 
 def test_tour_snippets_have_their_output_below_them():
     assert all(len(snippets(page)) == read(page).count("```python") > 0 for page in TOURS)
+
+
+def stops(page: str) -> list[str]:
+    """Return the text of each stop of a tour."""
+    text = re.sub(r"\n## (?!\d).*", "", read(page), flags=re.DOTALL)
+    return re.split(r"^## (?=\d+\. )", text, flags=re.MULTILINE)[1:]
+
+
+def lost_excerpts(stop: str) -> list[str]:
+    """Return the lines of code (```py) at a stop that none of the files linked there has as they stand."""
+    files = [(COURSE / link).read_text(encoding="utf-8") for link in re.findall(r"\]\(([./]+src/[\w/]+\.py)\)", stop)]
+    excerpts = re.findall(r"^```py\n(.*?)^```$", stop, re.MULTILINE | re.DOTALL)
+    steps = [indent(excerpt, " " * depth) for excerpt in excerpts for depth in range(0, 16, 4)]
+    there = {dedent(step) for step in steps if any(f"\n{step}" in file for file in files)}
+    return [excerpt for excerpt in excerpts if excerpt not in there]
+
+
+@pytest.mark.parametrize("page", TOURS)
+def test_stops_show_the_code_as_it_stands(page: str):
+    assert [lost_excerpts(stop) for stop in stops(page)] == [[]] * 19
+    assert all("```py\n" in stop for stop in stops(page))
+    assert lost_excerpts(stops(page)[0].replace("for now, alive", "for alive, now")) != []
+
+
+@pytest.mark.parametrize("page", TOURS)
+def test_stops_have_a_picture_before_the_code_and_a_question_with_a_folded_answer(page: str):
+    idea, question = r"^!\[|^\|---|^    .*──", r"^\*\*(?:Predict|예상).*?^<details><summary>(?:Answer|답)</summary>\n\n"
+    for stop in stops(page):
+        assert re.search(idea, stop.partition("\n**Co" if page == "tour.md" else "\n**코드")[0], re.MULTILINE), stop
+        assert len(re.findall(question, stop, re.MULTILINE | re.DOTALL)) == 1, stop
+        assert stop.count("<details>") == stop.count("</details>") <= 2, stop
 
 
 def compare(course: Path) -> subprocess.CompletedProcess[str]:
