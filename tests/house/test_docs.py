@@ -14,7 +14,9 @@ from dragoman.version import __version__
 ROOT = Path(__file__).parents[2]
 OURS = "dragoman"  # the column of its figures
 PACKAGE = ROOT / "src" / "dragoman"
-FRONT = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", PACKAGE / "README.md"]
+FRONT = [ROOT / name for name in ("README.md", "README.ko.md", "CHANGELOG.md", "CONTRIBUTING.md")] + [
+    PACKAGE / "README.md"
+]
 PAGES = [*FRONT, *sorted((ROOT / "docs").rglob("*.md"))]
 COMMAND = re.compile(r"(?:^    |`|-m )dragoman ([a-z]+)((?:[^`\n]|\\\n)*)", re.MULTILINE)
 LINK = re.compile(r"\]\(([^):#]*)(?:#([^)]+))?\)")
@@ -122,6 +124,19 @@ def test_comparison_has_the_speeds_of_the_results():
 
 def test_readme_is_short():
     assert read("README.md").count("\n") <= 110
+
+
+def lines_to_type(page: str) -> set[str]:
+    """Return the commands that a page shows, without comments."""
+    shown = re.findall(r"^    ((?:dragoman|make|source|cd) .*)$|`((?:dragoman|make|pip) [^`]*)`", page, re.MULTILINE)
+    return {re.split(r"\s+#|\s{3,}", indented or code)[0].strip() for indented, code in shown}
+
+
+def test_korean_readme_has_only_commands_of_english_pages_and_links_back():
+    english = [page for page in names(PAGES) if not page.endswith(".ko.md")]
+    assert lines_to_type(read("README.ko.md")) <= set[str]().union(*(lines_to_type(read(page)) for page in english))
+    assert "](README.ko.md)" in read("README.md")
+    assert "](README.md)" in read("README.ko.md")
 
 
 def test_changelog_begins_with_this_version():

@@ -105,7 +105,7 @@ pairs[:4]
 # 200 pairs are held out to test on, 100 to validate on during training; the model learns from the rest. A corpus is a
 # file with a pair in each line, a tab in between.
 # %% ko
-# 시험에 쓸 200쌍과 학습 중간에 검증할 100쌍을 따로 떼어 두고, 모델은 나머지로 배워요. 코퍼스(corpus)는 한 줄에 한
+# 시험에 쓸 200쌍과 학습 중간에 검증할 100쌍을 따로 떼어 두고, 모델은 나머지로 배워요. 말뭉치(corpus)는 한 줄에 한
 # 쌍씩, 사이에 탭을 넣어 적은 파일이에요.
 # %%
 test, dev, rest = pairs[:200], pairs[200:300], pairs[300:]
