@@ -1,6 +1,7 @@
 """Train the small model of docs/course/model.html, or write the page anew from the model that it has.
 
-    python scripts/model_page.py                write the page anew, after a change of the code that makes it
+    python scripts/model_page.py                write the page anew, after a change of the code that makes it, and draw
+                                                the heads of its model (docs/course/images/heads.png)
     python scripts/model_page.py --train FOLDER train its model in FOLDER (about two minutes), and write the page
 
 The model translates the sentences of a small grammar into Korean: the order of the words changes, the particle of an
@@ -12,13 +13,20 @@ import random
 from itertools import product
 from pathlib import Path
 
+import torch
+
 from dragoman.config import AttentionConfig, FeedForwardConfig, RunConfig, TrainingConfig, TransformerConfig
+from dragoman.data.batches import Batch
+from dragoman.inspection.figure import save
 from dragoman.inspection.inspect import inspect
-from dragoman.inspection.model_page import model_page, read_shown_model, show_model
+from dragoman.inspection.model_page import ShownModel, model_page, read_shown_model, show_model
+from dragoman.inspection.plots.maps import map_grid
+from dragoman.model.capture import AttentionCapture
 from dragoman.training.loop import train
 from dragoman.translation.translator import Translator
 
-PAGE = Path(__file__).parents[1] / "docs" / "course" / "model.html"
+COURSE = Path(__file__).parents[1] / "docs" / "course"
+PAGE, HEADS = COURSE / "model.html", COURSE / "images" / "heads.png"
 SENTENCE, REFERENCE = "I do not like red apples", "나는 빨간 사과가 싫다"  # the model itself says "좋지 않다"
 VOCABULARY = 528  # as many subwords as these sentences have, so that every word is a subword
 SUBJECTS = {
@@ -104,6 +112,19 @@ def train_model(folder: Path) -> Translator:
     return Translator.load(folder / "run")
 
 
+def draw_heads(shown: ShownModel) -> None:
+    """Draw where all heads of cross-attention look in the pair that the page begins with."""
+    batch = Batch.from_pairs([shown.source], [shown.reference])
+    capture = AttentionCapture(shown.model, ("cross",))
+    with torch.no_grad():
+        capture.run(batch.source, batch.target)
+    weights = torch.stack([layer[0] for layer in capture.weights["cross"]])
+    rows = [shown.target_pieces[token].strip() for token in batch.labels[0]]
+    columns = [shown.source_pieces[token].strip() for token in batch.source[0]]
+    title = "Heads read the same source in different ways"
+    save(map_grid(weights, rows, columns, title, "Cross-attention of the model of docs/course/model.html"), HEADS)
+
+
 def main() -> None:
     """Write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -117,6 +138,7 @@ def main() -> None:
     else:
         shown = read_shown_model(PAGE.read_text(encoding="utf-8"))
     PAGE.write_text(model_page(shown), encoding="utf-8")
+    draw_heads(shown)
 
 
 if __name__ == "__main__":

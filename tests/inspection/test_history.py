@@ -488,7 +488,7 @@ def test_history_page_changes_language_and_colours_and_fits_a_phone(open_page, p
     assert tab.inner_text("#head").split()[0] == "평균"
     assert "Shown first" not in tab.inner_text("main")
     assert "layer 1" not in tab.inner_text("main")
-    assert "어떻게 배웠는가" in tab.inner_text("h1")
+    assert "어떻게 배웠나" in tab.inner_text("h1")
     assert "how it learned" not in tab.inner_text("h1")
     assert tab.inner_text("#readout").startswith("80단계, 손실")
     tab.emulate_media(color_scheme="dark")
