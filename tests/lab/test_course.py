@@ -114,7 +114,7 @@ def test_stops_show_the_code_as_it_stands(page: str):
 
 
 @pytest.mark.parametrize("page", TOURS)
-def test_stops_have_a_picture_before_the_code_and_a_question_with_a_folded_answer(page: str):
+def test_stops_have_a_picture_and_a_question_with_a_folded_answer(page: str):
     idea, question = r"^!\[|^\|---|^    .*──", r"^\*\*(?:Predict|예상).*?^<details><summary>(?:Answer|답)</summary>\n\n"
     for stop in stops(page):
         assert re.search(idea, stop.partition("\n**Co" if page == "tour.md" else "\n**코드")[0], re.MULTILINE), stop
