@@ -74,7 +74,7 @@ def test_python_on_the_tours_prints_what_stands_below_it(code: str, printed: str
 def shared(page: str) -> list[list[str]]:
     """Return what every language has in common, by station: code and its output, commands, names, links, numbers."""
     text = re.sub(r"  # .*", "", read(page)).replace(".ko.", ".")
-    text = re.sub(r"\]\(slips\.md#(\d+)-[^)]*\)", r"](slips.md#\1)", text)
+    text = re.sub(r"\]\(slips\.md#[^)]*\)", "](slips.md)", text)
     stations = re.split(r"^##+ (?=\d+\. )", text, flags=re.MULTILINE)
     parts = r"^```.*?^```$|`[^`\n]+`|^    dragoman \S+(?: \S+)*|\]\([^)]+\)|\d+(?:[.,]\d+)*(?:e[+-]\d+)?(?: %)?"
     return [sorted(re.findall(parts, station, re.MULTILINE | re.DOTALL)) for station in stations[1:]]
