@@ -15,12 +15,15 @@ from dragoman.check.corpora import check_into, first_readings
 from dragoman.check.detectors import CheckLimits
 from dragoman.check.first_reading import read_first, reading_of_kept
 from dragoman.check.lexicon import Lexicon, Words
+from dragoman.check.pairing import LOST, Judgement
 from dragoman.check.rules import RULES
 from dragoman.cli import main
 from dragoman.data.corpus import Pair, read_corpus
 from dragoman.data.spec import CorpusSpec
 from dragoman.demo.phrasebook import phrasebook
+from dragoman.text.speech import speaker
 
+CATALOGUE = Path(__file__).parents[2] / "src/dragoman/check/ko.po"
 BOOK = {target: phrasebook("en", target, per_template=14, seed=1).train for target in ("de", "ko")}
 SPANISH = "Los archivos de la carpeta se pueden abrir con cualquier programa que lea textos."
 AT = 700
@@ -271,6 +274,17 @@ def test_page_has_each_finding_in_both_languages_and_needs_no_network(check, tmp
 
 
 def test_korean_page_says_everything_of_each_rule():
-    catalogue = (Path(__file__).parents[2] / "src/dragoman/check/ko.po").read_text(encoding="utf-8")
+    catalogue = CATALOGUE.read_text(encoding="utf-8")
     texts = {json.loads(text) for text in re.findall(r'^msgid (".*")$', catalogue, re.MULTILINE)}
     assert {text for rule in RULES.values() for text in (rule.what, rule.advice) if text} <= texts
+
+
+@pytest.mark.parametrize("offset", [1, -1, 12, -3, LOST])
+def test_korean_page_says_where_a_side_has_slipped(offset: int):
+    (slip,) = Judgement(
+        np.zeros(9), np.zeros(9, bool), False, np.zeros((9, 2), bool), np.array([0, 0, *[offset] * 6, 0]), True
+    ).slips(np.arange(1, 10))
+    korean = speaker("ko", CATALOGUE)(f"a.tsv: {slip}")
+    assert korean.startswith("a.tsv: 3번째 줄부터 8번째 줄까지 번역문이 ")
+    assert not re.search("[A-Za-z]", korean.removeprefix("a.tsv"))
+    assert abs(offset) in (1, LOST) or f"{abs(offset)}줄" in korean
