@@ -534,6 +534,7 @@ def test_lines_that_are_typed_can_be_edited_and_recalled(brief: Path, tmp_path: 
     assert json.loads(out.read_text(encoding="utf-8"))["text"] == "The dog"
 
 
+@pytest.mark.slow
 def test_reader_that_has_seen_enough_is_no_error(brief: Path):
     blank = written(brief.parent / "blank", f"{' ' * 1000}\n" * 500)  # comes back as it is: more than a pipe holds
     run = process("translate", "-m", brief, "--input", blank)

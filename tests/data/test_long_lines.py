@@ -76,6 +76,7 @@ def test_memory_for_long_lines_is_that_for_a_few_of_them(
     assert (peak(work, long_lines, tmp_path / "peak") < MOST * LONG) == bounded
 
 
+@pytest.mark.slow
 def test_texts_cut_for_learning_subwords_are_reported(tmp_path: Path):
     pairs = toy_pairs()
     corpus = [

@@ -71,6 +71,7 @@ def check(lines: Sequence[str], kind: tuple[str, str, bool], size: int, folder: 
 
 
 @pytest.mark.parametrize("kind", [KINDS[0], pytest.param(KINDS[5], marks=pytest.mark.slow), KINDS[7]], ids=str)
+@pytest.mark.slow
 def test_ids_of_the_demos_sentences(kind: tuple[str, str, bool], tmp_path: Path):
     books = [phrasebook("en", language, per_template=1, seed=1).train[:250] for language in ("de", "es", "ko")]
     lines = [text for pairs in books for pair in pairs for text in pair]

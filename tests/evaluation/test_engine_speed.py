@@ -21,6 +21,7 @@ def cells(printed: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in printed.splitlines() if line[:1] == "|"]
 
 
+@pytest.mark.slow
 def test_benchmark_has_a_row_or_a_reason_for_each_engine_and_type(dragoman, trained: Path, corpus: tuple[str, str]):
     ran = dragoman("benchmark", "-m", trained, corpus[1], *QUICK)
     assert ran.code == 0

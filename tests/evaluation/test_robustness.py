@@ -56,6 +56,7 @@ def test_joined_lines_are_compared_with_the_same_sentences(translator: Translato
     assert joined.kept == joined.bleu / joined.clean_bleu
 
 
+@pytest.mark.slow
 def test_table_has_a_row_for_each_variation_that_changes_something(dragoman, trained: Path, test_set: str):
     words = ["evaluate", "-m", trained, test_set, "--robustness", "--beam", "1"]
     table = dragoman(*words).out.splitlines()

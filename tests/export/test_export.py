@@ -510,6 +510,7 @@ def test_program_puts_the_default_tag_in_front_of_sources(to: str, tagged: Path,
 
 
 @pytest.mark.parametrize("to", [*LINES, "huggingface"])
+@pytest.mark.slow
 def test_program_begins_outputs_with_the_default_tag_of_the_target(to: str, tagged: Path, pairs, tmp_path: Path):
     """As a search that is given it does. The control: without the tag they are others."""
     if to == "huggingface":

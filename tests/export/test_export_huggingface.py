@@ -188,6 +188,7 @@ SORTED, HALVES = (tiny_transformer(positions=name, output_bias=True) for name in
         (swapped_tag, SORTED, "other subwords|the same ids|another id"),
     ],
 )
+@pytest.mark.slow
 def test_faulty_export_is_not_there(
     fault: Callable, config: TransformerConfig, says: str, pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -231,6 +232,7 @@ def words_of_search(model: Path, texts: list[str], search: SearchConfig) -> list
     return [target.decode(best.tokens) for (best,) in found]
 
 
+@pytest.mark.slow
 def test_program_in_the_readme_translates_with_the_folder_alone(trained: Path, pairs, tmp_path: Path):
     folder = tmp_path / "out"
     report = export_model(trained, "huggingface", folder)

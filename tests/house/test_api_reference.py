@@ -14,6 +14,7 @@ pytest.importorskip("pdoc", reason="the reference needs the extra `docs`")
 SCRIPT = Path(__file__).parents[2] / "scripts" / "api_reference.py"
 
 
+@pytest.mark.slow
 def test_reference_has_every_public_name_with_its_docstring(tmp_path: Path):
     command = [sys.executable, "-W", "error", str(SCRIPT), str(tmp_path)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -540,6 +540,7 @@ assert all(block.sum() == 1 << 24 for block in kept)
         ("the end of a validation", 1),
     ],
 )
+@pytest.mark.slow
 def test_freed_memory_is_returned_to_the_system(trained: Path, tmp_path: Path, by: str, blocks: int):
     dev = write_tsv(tmp_path / "dev.tsv", toy_pairs(3))
     command = [sys.executable, "-c", HOLE, dev, str(trained / "best"), by]

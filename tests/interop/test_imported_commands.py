@@ -103,6 +103,7 @@ def with_targets_moved(pairs: Path, out: Path) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_translate(form: Form, tmp_path: Path, dragoman: Any):
     """A text in parts, a placeholder, a term, and what is faulty."""
     (tmp_path / "terms.tsv").write_text("\t".join(form.term) + "\n", encoding="utf-8")

@@ -141,6 +141,7 @@ def test_saved_ablation_is_the_same(change: str, tokenizer: Tokenizer, tmp_path:
     assert torch.equal(loaded.eval()(SOURCE, TARGET), model.eval()(SOURCE, TARGET))
 
 
+@pytest.mark.slow
 def test_saved_ablation_opens_where_the_lab_is_not_imported(tokenizer: Tokenizer, tmp_path: Path):
     """The entry point in pyproject.toml leads to it. The control: without the entry point the folder is refused."""
     model = build(changed_config("layer-pool"), len(tokenizer)).float()

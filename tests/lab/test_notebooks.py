@@ -200,6 +200,7 @@ def run_here(source: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any
     return notebook
 
 
+@pytest.mark.slow
 def test_attention_by_hand_runs_and_gives_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     source = FOLDER / "attention-by-hand.py"
     assert printed(run_here(source, tmp_path, monkeypatch)) == printed(written(source, "en"))

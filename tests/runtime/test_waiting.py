@@ -219,6 +219,7 @@ def test_computing_of_others_is_read_from_the_system():
         pytest.param({"OMP_WAIT_POLICY": "ACTIVE"}, False, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_threads_are_watched_once_unless_the_user_chose_how_to_wait(environment: dict[str, str], watched: bool):
     clean = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
     program = "import threading; from dragoman.runtime.waiting import use_threads; use_threads(1); use_threads(2); "
@@ -241,6 +242,7 @@ sys.exit(3)
 
 
 @pytest.mark.skipif(granted_cores() < 2, reason="needs two cores")
+@pytest.mark.slow
 def test_process_that_ends_at_once_does_not_abort():
     """As where the model is missing: threads that are still inside PyTorch would abort it."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP", "GOMP"))}

@@ -146,6 +146,7 @@ class Load:
             thread.join(60)
 
 
+@pytest.mark.slow
 def test_start_that_fails_is_one_error(dragoman: Any):
     ran: Ran = dragoman("serve", "-m", "nowhere", "--port", "0", "--processes", "2")
     assert (ran.code, ran.err) == (2, "dragoman: nowhere: no such model folder\n")

@@ -234,6 +234,7 @@ work()
 """
 
 
+@pytest.mark.slow
 def test_failing_calls_reach_to_the_very_end_of_a_process(library: Path, tmp_path: Path):
     command = [sys.executable, "-c", LATE, tmp_path]
     environment = {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": str(Path(__file__).parents[1])}

@@ -236,6 +236,7 @@ def test_output_without_locks_reports_that_its_part_was_replaced(tmp_path: Path,
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.slow
 def test_racing_writers_write_an_output_whole_or_not_at_all(tmp_path: Path):
     """Twenty times, four processes start at once; those that are refused have written nothing."""
     path = tmp_path / "out"

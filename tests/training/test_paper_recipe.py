@@ -47,6 +47,7 @@ def test_line_of_the_paper_trains_in_two_processes(tmp_path: Path):
     assert named == ["2", "4", "6"]
 
 
+@pytest.mark.slow
 def test_wrong_setting_ends_the_report_of_torchrun(tmp_path: Path):
     words = line_of(PAGE, "torchrun --nproc_per_node 2")
     ran = run([*words, "--model.attention.heads", "5"], tmp_path)
