@@ -91,7 +91,7 @@ GOOD = [
 ]
 
 
-@pytest.mark.parametrize("target", BOOK)
+@pytest.mark.parametrize("target", ["de", "ko"])
 def test_good_pairs_are_not_lost(check, tmp_path: Path, target: str):
     pairs = [*book(target), *(GOOD if target == "de" else [])]
     write_tsv(tmp_path / "a.tsv", pairs)
@@ -140,7 +140,7 @@ def test_pair_is_no_evidence_for_itself():
     assert np.all(learned.scores(*sides, rows, rows)[2:] > 0)  # the control: as evidence for itself
 
 
-@pytest.mark.parametrize("target", BOOK)
+@pytest.mark.parametrize("target", ["de", "ko"])
 def test_pairs_of_strangers_are_found(check, tmp_path: Path, target: str):
     pairs = list(book(target))
     places = [place for place in range(50, len(pairs) - 50, 97) if len(pairs[place][0].split()) > 5]
@@ -159,7 +159,7 @@ def slipped(pairs: list[Pair], first: int, last: int) -> list[Pair]:
 
 
 @pytest.mark.parametrize("size", [20, 60, 300])
-@pytest.mark.parametrize("target", BOOK)
+@pytest.mark.parametrize("target", ["de", "ko"])
 def test_slip_is_found_where_it_is(check, tmp_path: Path, target: str, size: int):
     write_tsv(tmp_path / "a.tsv", slipped(book(target), AT, AT + size))
     report = check("a.tsv")
