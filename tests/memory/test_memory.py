@@ -228,6 +228,18 @@ def test_search_of_a_query_does_not_depend_on_the_others():
         assert all((a[0] == b[row]).all() for a, b in zip(alone, together, strict=True))
 
 
+def test_forced_decoding_looks_at_the_source_of_each_pair(make, folder: Path, pairs):
+    """In one batch, each scores as alone, and foreign sources as without a memory."""
+    memory = Memory(make(of_others(pairs)), folder, *read_model(folder))
+    mixed = [*pairs[100:103], *((target, target) for _, target in pairs[100:103])]
+    sources, targets = memory.tokenizers.encode_sides(*zip(*mixed, strict=True))
+    together, plain = score(memory.model, sources, targets, memory=memory), score(memory.model, sources, targets)
+    alone = [score(memory.model, [s], [t], memory=memory)[0] for s, t in zip(sources, targets, strict=True)]
+    assert [each.total for each in together] == pytest.approx([each.total for each in alone], rel=1e-5)
+    assert together[3:] == plain[3:]
+    assert all(one != other for one, other in zip(together[:3], plain[:3], strict=True))
+
+
 def test_fit_trusts_neighbours_that_are_right_and_near():
     rng = np.random.default_rng(1)
     distances = np.sort(rng.uniform(0, 4, (2_000, 8)), 1).astype(np.float32)
