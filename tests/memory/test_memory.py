@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -303,9 +304,21 @@ def test_large_memory_has_small_keys_and_a_fit(make, folder: Path, pairs, monkey
     monkeypatch.setattr(memory_module, "REDUCED_FROM", 200)
     monkeypatch.setattr(memory_module, "KEY_SIZE", 8)
     monkeypatch.setattr("dragoman.memory.base.FEWEST_FITTED", 50)
-    memory = Memory(make(pairs), folder, *read_model(folder))
+    chance = Random(1)
+    shuffled = [(" ".join(chance.sample(source.split(), len(source.split()))), target) for source, target in pairs]
+    memory = Memory(make(shuffled), folder, *read_model(folder))
     assert memory.weighting is not None
+    # Those that are held out are not known whole, as they would be if they counted.
+    assert memory.weighting.foreign < memory.weighting.familiar < 0.999
     assert memory.recollection().reduction.components.shape[0] == 8
+
+
+def test_padded_sources_are_read_like_their_ids(make, folder: Path, pairs):
+    memory = Memory(make(pairs[:40]), folder, *read_model(folder))
+    ids = memory.tokenizers.source.encode_sources([source for source, _ in pairs[30:50]])
+    padded, plain = memory.recall(source_batch(ids)).likeness, memory.recollection().recall(ids).likeness
+    assert (padded.known == plain.known).all()
+    assert (padded.shared == plain.shared).all()
 
 
 # Faults.
@@ -399,6 +412,16 @@ def test_forgotten_text_is_gone_from_the_disk(make, folder: Path):
         assert memory.exact("one") is None
         assert memory.exact("two").target == "zwei"
         assert memory.recollection().forgotten[0]
+
+
+@pytest.mark.parametrize("tidy", [True, False])
+def test_states_of_a_forgotten_pair_count_no_more(make, folder: Path, pairs, tidy: bool):
+    """Its states are still in the index: until the memory is tidied, no neighbour may be one of them."""
+    memory = Memory(make(pairs[:20], tidy=tidy), folder, *read_model(folder))
+    sources, targets = memory.tokenizers.encode_sides(*zip(pairs[3], strict=True))
+    assert any(3 in shares for shares in memory.origins(sources, targets)[0])
+    memory.forget([3])
+    assert not any(3 in shares for shares in memory.origins(sources, targets)[0])
 
 
 def test_forgetting_the_last_of_several_brings_back_the_one_before(make, folder: Path):
