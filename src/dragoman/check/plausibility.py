@@ -1,7 +1,8 @@
 """Say from which plausibility on a pair is believed: where pairs are as implausible as wrong ones are.
 
 The plausibility of a pair, from 0 to 1, is what models say of it (`synthesis/plausibility.py`). The same models judge
-wrong pairs, sources with the targets of others. Where such pairs are in the majority, they are dropped.
+wrong pairs, sources with the targets of others. Below the plausibility where
+most pairs must be like these, they are dropped.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,8 @@ from dragoman.check.detectors import Hits
 
 BINS = 20  # of wrong pairs, by their plausibility
 FEWEST = 0.01  # share of wrong pairs from which it pays to look for them
+APART = 0.95  # share of the wrong pairs that must be less plausible than half of the pairs
+WORTH = 2  # wrong pairs that may stay for a good one that is not lost
 
 
 @dataclass(frozen=True)
@@ -32,23 +35,33 @@ class Plausibility:
         return Hits("implausible", scores < self.least, scores=scores)
 
 
-def share_of_wrong_pairs(scores: np.ndarray, wrong: np.ndarray) -> float:
-    """Return which share of pairs (n,) may be wrong at most, if these are like the wrong ones (m,)."""
-    return min(1.0, 2 * float((scores <= np.median(wrong)).mean()))
+def wrong_pairs_below(scores: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return quantiles of wrong pairs (BINS + 1,), and how many pairs (n,), and wrong ones among them, are below each.
+
+    There cannot be more wrong ones below any quantile than pairs, which bounds their share.
+    """
+    parts = np.linspace(0, 1, BINS + 1)
+    edges = np.quantile(wrong, parts)
+    below = np.searchsorted(np.sort(scores), edges)
+    most = float(np.min((below / np.maximum(parts, 1e-9))[BINS // 4 :]))  # of fewer, chance says too much
+    return edges, below, most * parts
+
+
+def tells_apart(scores: np.ndarray, wrong: np.ndarray) -> bool:
+    """Return whether the models that judged pairs (n,) and wrong ones (m,) know enough to tell the two apart."""
+    return bool(np.median(scores) > np.quantile(wrong, APART))
 
 
 def least_believed(scores: np.ndarray, wrong: np.ndarray) -> float:
-    """Return the plausibility below which wrong pairs outnumber good ones by most; 0 for none.
+    """Return the plausibility below which it pays to drop pairs; 0 where it never does.
 
-    scores (n,): of the pairs; wrong (m,): of pairs that are wrong for certain.
+    scores (n,): of the pairs; wrong (m,): of pairs that are wrong for certain. Models that know little put many good
+    pairs beside wrong ones: then little is dropped.
     """
-    share = share_of_wrong_pairs(scores, wrong)
-    if share < FEWEST:
+    edges, below, wrong_below = wrong_pairs_below(scores, wrong)
+    if wrong_below[-1] < FEWEST * len(scores) or not tells_apart(scores, wrong):
         return 0.0
-    edges = np.quantile(wrong, np.linspace(0, 1, BINS + 1))
-    below = np.searchsorted(np.sort(scores), edges)
-    wrong_below = share * len(scores) * np.arange(BINS + 1) / BINS  # as many as there must be
-    return float(edges[np.argmax(2 * wrong_below - below)])
+    return float(edges[np.argmax(wrong_below - WORTH * (below - wrong_below))])
 
 
 def least_kept(scores: np.ndarray, keep: float) -> float:

@@ -133,7 +133,7 @@ def find_doubts(
     import numpy as np
 
     from dragoman.check.corpora import kept_pairs
-    from dragoman.check.plausibility import Plausibility, least_believed, least_kept
+    from dragoman.check.plausibility import Plausibility, least_believed, least_kept, tells_apart
     from dragoman.model_folder import fetch_model
     from dragoman.synthesis.plausibility import judge, learn
 
@@ -155,7 +155,10 @@ def find_doubts(
         announce("too few pairs to judge")
         return None
     least = least_kept(scores[known], options.keep) if options.keep else least_believed(scores[known], wrong)
-    if not least:
+    if not tells_apart(scores[known], wrong):
+        more = "more --minutes may help" if options.learn else "is it one for these languages and texts?"
+        announce(f"the model cannot tell these pairs from wrong ones; {more}")
+    elif not least:
         announce("nothing to gain here: hardly a pair that the rules keep is as implausible as a wrong one")
     origins = (origin for (origin, _), judged in zip(kept, known, strict=True) if judged)
     return Plausibility(dict(zip(origins, scores[known].tolist(), strict=True)), least)
