@@ -397,7 +397,7 @@ for command in COMMANDS:  # each in a process that has imported nothing but thes
 
 
 def test_help_answers_at_once_and_without_torch():
-    """In at most four times the processor time of the libraries that read flags and print; torch takes ten times theirs.
+    """In three times the processor time of the libraries that read flags and print; torch takes ten times theirs.
 
     On a busy machine a command may take longer once, but not three times.
     """

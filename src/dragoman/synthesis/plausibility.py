@@ -110,10 +110,10 @@ def train_small(pairs: Sequence[Pair], run: Path, minutes: float) -> Path:
     for name, some in (("train", pairs[DEV:]), ("dev", pairs[:DEV])):
         (run / f"{name}.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in some), encoding="utf-8")
     config = RunConfig(
+        preset="tiny",
         train=(str(run / "train.tsv"),),
         dev=(str(run / "dev.tsv"),),
         out=str(run),
-        vocabulary=TINY.vocabulary,
         model=TINY.model,
         training=replace(TINY.training, minutes=minutes, validate_every=1_000_000),
     )
