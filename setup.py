@@ -70,7 +70,10 @@ class BuildLibraries(build_ext):
     def copy_extensions_to_source(self) -> None:
         """Copy the libraries to where an editable installation looks for them."""
         for library in self.get_outputs():
-            shutil.copy(library, FOLDER)
+            # Not over one in use, which would end the process that uses it.
+            draft = FOLDER / f".{Path(library).name}"
+            shutil.copy(library, draft)
+            draft.replace(FOLDER / Path(library).name)
 
     def get_outputs(self) -> list[str]:
         """Return the libraries that were built."""
