@@ -294,7 +294,7 @@ def test_tail_and_tidied_states_say_the_same(make, folder: Path, pairs):
     (read,) = read_pairs(tail.model, *tail.tokenizers.encode_sides(*zip(*pairs[100:101], strict=True)))
     sources = tail.tokenizers.source.encode_sources([pairs[100][0]])
     recalls = [memory.recollection().recall(sources) for memory in (tail, tidied)]
-    ours, theirs = (recall.of_all.neighbours(read.vectors, read.pairs, recall.likeness) for recall in recalls)
+    ours, theirs = (recall.recollection.neighbours(read.vectors, read.pairs, recall.likeness) for recall in recalls)
     assert np.allclose(ours.distances, theirs.distances, rtol=1e-2, atol=1e-3)
     assert (recalls[0].likeness.shared == recalls[1].likeness.shared).all()
     assert tail.state_count == tidied.state_count

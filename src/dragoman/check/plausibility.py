@@ -1,8 +1,7 @@
 """Say from which plausibility on a pair is believed: where pairs are as implausible as wrong ones are.
 
 The plausibility of a pair, from 0 to 1, is what models say of it (`synthesis/plausibility.py`). The same models judge
-wrong pairs, sources with the targets of others. Below the plausibility where
-most pairs must be like these, they are dropped.
+wrong pairs, sources with the targets of others. Pairs are dropped below the plausibility where most must be like these.
 """
 
 from collections.abc import Iterable, Mapping

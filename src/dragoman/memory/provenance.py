@@ -23,9 +23,9 @@ Shares = dict[int, Share]
 
 def token_origins(recall: SourceRecall, read: Vectors) -> list[Shares]:
     """Return for each token of translations of some sources the pairs that speak for it."""
-    if not recall.of_all.parts:
+    if not recall.recollection.parts:
         return [{} for _ in read.tokens]
-    near = recall.of_all.neighbours(read.vectors, read.pairs, recall.likeness)
+    near = recall.recollection.neighbours(read.vectors, read.pairs, recall.likeness)
     shares = np.where(near.tokens == read.tokens[:, None], near.shares, 0.0)
     of_memory = near.weight[:, None] * shares
     total = (1 - near.weight) * np.exp(read.log_p.astype(np.float64)) + of_memory.sum(1)

@@ -96,26 +96,26 @@ class Recollection:
 class SourceRecall:
     """What a memory knows at one time of some sources."""
 
-    of_all: Recollection
+    recollection: Recollection
     likeness: Likeness
 
     @cached_property
     def trusted(self) -> NDArray[np.bool_]:
         """For which sources (B,) the memory has any weight."""
-        return self.of_all.weighting.trust(self.likeness.known) >= LEAST
+        return self.recollection.weighting.trust(self.likeness.known) >= LEAST
 
     def mix(self, log_p: Tensor, vectors: Tensor, rows: Tensor) -> Tensor:
         """Return the log-probabilities (R, W) of words, mixed with those of the memory. See `Recall.mix`.
 
         Where the memory has no weight, they keep their bits.
         """
-        if not self.of_all.parts:
+        if not self.recollection.parts:
             return log_p
         source = rows.cpu().numpy()
         there = np.flatnonzero(self.trusted[source])
         if not len(there):
             return log_p
-        near = self.of_all.neighbours(vectors.float().cpu().numpy()[there], source[there], self.likeness)
+        near = self.recollection.neighbours(vectors.float().cpu().numpy()[there], source[there], self.likeness)
         if not near.weight.any():
             return log_p
         shares = np.log(np.maximum(near.weight[:, None] * near.token_shares, NOTHING))
