@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dragoman.check.plausibility import Plausibility, least_believed, least_kept, wrong_pairs_below
+from dragoman.check.plausibility import Plausibility, least_believed, least_kept, shares_right, wrong_pairs_below
 from dragoman.cli import main
 from dragoman.data.corpus import Pair
 from dragoman.errors import UsageError
@@ -72,6 +72,25 @@ def test_keep_says_how_many_stay():
     scores = np.random.default_rng(1).uniform(size=1_000)
     for keep in (0.5, 0.95, 1.0):
         assert (scores >= least_kept(scores, keep)).mean() == pytest.approx(keep, abs=2e-3)
+
+
+def test_weight_is_the_share_of_pairs_that_are_right():
+    chance = np.random.default_rng(1)
+    good, bad, wrong = (np.exp(-chance.gamma(k, 0.3, n)) for k, n in ((4, 10_000), (20, 2_000), (20, 5_000)))
+    scores = np.concatenate([good, bad])
+    edges, shares = shares_right(scores, wrong)
+    assert (np.diff(shares) >= 0).all()
+    assert shares[0] == 0.01 < shares[-1] == 1
+    believed = Plausibility(dict(zip([("a", n) for n in range(12_000)], scores, strict=True)), 0.0, (edges, shares))
+    weights = np.array([believed.weight_of(("a", n)) for n in range(12_000)])
+    assert weights[:10_000].mean() > 0.98
+    assert weights[10_000:].mean() < 0.15
+    # Of the pairs with about one weight, about so many are right.
+    for low, high in ((0.0, 0.2), (0.2, 0.8), (0.8, 1.01)):
+        some = (weights >= low) & (weights < high)
+        assert abs((np.flatnonzero(some) < 10_000).mean() - weights[some].mean()) < 0.25
+    assert believed.weight_of(("b", 1)) == 1.0
+    assert (shares_right(bad, wrong)[1] == 1).all()  # nothing is told apart
 
 
 def test_rows_that_were_not_judged_are_no_hits():
@@ -154,6 +173,23 @@ def test_implausible_pairs_are_dropped_and_told(tmp_path: Path, trained: Path, c
     assert len(clean.read_text("utf-8").splitlines()) == pytest.approx(500, abs=50)
 
 
+def test_weights_stand_beside_the_pairs_and_reach_training(tmp_path: Path, trained: Path, capsys, monkeypatch):
+    monkeypatch.setattr(plausibility, "cross_entropy", nats_by_words)
+    pairs = with_wrong(list(dict.fromkeys(numbered(2_000))), 5)
+    given, clean = write(tmp_path / "a.tsv", pairs), tmp_path / "clean.tsv"
+    assert main(["check", str(given), "--model", str(trained), "--write-clean", str(clean), "--weights"]) == 0
+    rows = [line.split("\t") for line in clean.read_text("utf-8").splitlines()]
+    assert [tuple(row[:2]) for row in rows] == pairs
+    weights = np.array([float(row[2]) for row in rows])
+    planted = np.arange(len(pairs)) % 5 == 4
+    assert weights[~planted].min() == 1
+    assert weights[planted].mean() < 0.3
+    run = f"--preset tiny --training.max-steps 2 --out {tmp_path / 'run'} --dev {given}"
+    assert main(["train", *run.split(), "--train", str(clean), "weight-column=3"]) == 0
+    assert main(["check", str(clean), "weight-column=3", "--write-clean", str(tmp_path / "again.tsv")]) == 2
+    assert "would lose the weights" in capsys.readouterr().err
+
+
 def test_model_of_other_texts_drops_nothing_and_is_told(tmp_path: Path, trained: Path, capsys, monkeypatch):
     monkeypatch.setattr(plausibility, "cross_entropy", lambda folder, pairs, tags: np.linspace(1, 9, len(pairs)) % 2)
     given = write(tmp_path / "a.tsv", list(dict.fromkeys(numbered(800))))
@@ -172,6 +208,7 @@ def test_corpus_without_wrong_pairs_has_nothing_to_gain(tmp_path: Path, trained:
     ("words", "message"),
     [
         ("--model m --learn", "two ways"),
+        ("--weights --learn", "--weights needs --write-clean"),
         ("--keep 0.9", "needs --model or --learn"),
         ("--learn --keep 0", "share above 0"),
         ("--learn", "too few"),

@@ -47,7 +47,7 @@ ONE_BEST = SEARCH.replace("--n-best", "")  # of commands that take one translati
 FLAGS = {
     "demo": "--to --task --out --minutes --language --threads",
     "check": """
---dev --test --write-clean --rejected --realign --model --learn --minutes --keep
+--dev --test --write-clean --rejected --realign --model --learn --minutes --keep --weights
 --report --max-ratio --max-length --json
 """,
     "split": "--out --dev --test --by",

@@ -14,6 +14,7 @@ from dragoman.confidence.fit import (
     fit_confidence,
     fit_weights,
     fit_words,
+    measure_reliability,
     predict,
     rising_curve,
 )
@@ -196,3 +197,17 @@ def test_features_say_what_is_worse():
     blank = measure("", 0, "", 0, 0.0, 0, known, None)
     assert all(map(math.isfinite, blank))
     assert measure("the", 1, "das", 1, -1.0, 0, None, None).unknown == 0.0
+
+
+def test_worst_are_those_that_are_not_perfect_where_a_quarter_is_less():
+    """Of a good model, nearly all translations may have chrF 100; before, AUC was then 0.50 ± 9.82."""
+    expected, chrf = np.linspace(0, 100, 100), np.full(100, 100.0)
+    chrf[:5] = 30
+    good = measure_reliability(expected / 100, expected, chrf, 50)
+    assert (good.auc, good.auc_error) == (1.0, 0.0)
+    chrf[:5] = 100
+    none = measure_reliability(expected / 100, expected, chrf, 50)
+    assert (none.auc, none.auc_error) == (0.5, 0.5)
+    spread = measure_reliability(expected / 100, expected, expected, 50)
+    assert spread.auc == 1.0
+    assert spread.auc_error < 0.01

@@ -10,7 +10,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.data.batches import Batch, Plan, Repeat, batches_by_length, plan_batches, source_batch, split_batch
+from dragoman.data.batches import (
+    Batch,
+    Plan,
+    Repeat,
+    batches_by_length,
+    plan_batches,
+    source_batch,
+    split_batch,
+    weighted_indices,
+)
 from dragoman.data.tokenizer import BOS, EOS, PAD
 
 LONGEST = 40
@@ -155,6 +164,25 @@ def test_weight_of_each_corpus_is_its_own():
     repeats = [Repeat(0, 100, 2.0), Repeat(100, 200, 0.5), Repeat(200, 300, 1.0)]
     found = counts(corpus(), 1, range(2), repeats)
     assert [set(found[start:stop].tolist()) for start, stop, _ in repeats] == [{4}, {1}, {2}]
+
+
+@given(st.lists(st.floats(0.01, 3), min_size=2, max_size=40), st.sampled_from([1.0, 0.5, 2.3]), seeds)
+def test_pair_comes_as_often_as_its_weight_says(weights: list[float], of_corpus: float, seed: int):
+    drawn = np.zeros(len(weights))
+    for epoch in range(20):
+        drawn += np.bincount(
+            weighted_indices([Repeat(0, len(weights), of_corpus)], seed, epoch, np.float32(weights)),
+            minlength=len(weights),
+        )
+        assert (abs(drawn - (epoch + 1) * of_corpus * np.float32(weights)) < 1).all()
+
+
+def test_pairs_of_one_weight_do_not_all_come_in_the_same_epoch():
+    weights = np.full(100, 0.25, np.float32)
+    epochs = [weighted_indices([Repeat(0, 100, 1.0)], 1, epoch, weights).tolist() for epoch in range(4)]
+    assert [len(epoch) for epoch in epochs] == [25] * 4
+    assert sorted(itertools.chain(*epochs)) == list(range(100))
+    assert epochs != [weighted_indices([Repeat(0, 100, 1.0)], 2, epoch, weights).tolist() for epoch in range(4)]
 
 
 @given(st.integers(1, 50), st.integers(1, 9))

@@ -19,6 +19,7 @@ import pytest
 from hostile import CLEAN, CODECS, WRITERS, packed, po, text, tmx, tsv
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from dragoman.cli import main
 from dragoman.data.corpus import LeftOut, Pair, drop_empty, read_corpus, stream_rows
@@ -334,7 +335,7 @@ def test_training_is_told_of_everything_that_has_no_row(tmp_path: Path):
     path.write_text(po(CLEAN).decode() + extra)
     (origin,) = parse_corpora([str(path)])
     left_out = LeftOut(origin)
-    assert [row[1:] for row in drop_empty(stream_rows(origin, left_out), left_out)] == CLEAN
+    assert [row[1:3] for row in drop_empty(stream_rows(origin, left_out), left_out)] == CLEAN
     said = [note.removeprefix(f"{path}: skipped ") for note in left_out.notes()]
     assert said == [
         "fuzzy messages: 1 (line 184)",
@@ -368,6 +369,7 @@ def test_training_is_told_of_everything_that_has_no_row(tmp_path: Path):
                 CorpusSpec(("memory.tmx",), columns=("en", "de")),
             ),
         ),
+        ("a.csv weight-column=how.sure", (CorpusSpec(("a.csv",), weight_column="how.sure"),)),
         ("a.txt weight=1 b.txt weight=1", (CorpusSpec(("a.txt",)), CorpusSpec(("b.txt",)))),
     ],
 )
@@ -407,6 +409,9 @@ def test_corpus_is_named_with_as_few_words_as_training_needs(line: str):
         ("a.tsv weight=1 weight=2", "weight=2: a.tsv already has a weight"),
         ("a.tsv wieght=2", "wieght=2: unknown option, did you mean weight=?"),
         ("a.tsv tag=", "tag=: the tag is missing"),
+        ("a.tsv weight-column=", "weight-column=: the column is missing"),
+        *((f"a.tsv weight-column={n}", "weight-column=3 is the one behind") for n in ("2", "0", "sure")),
+        ("a.po weight-column=3", "weight-column= is for .tsv, .csv, .jsonl, .parquet"),
         ("a.tsv tag=<x>", "a tag is 1 to 40 letters"),
         ("a.jsonl columns=en", "columns=en: name two"),
         ("a.jsonl columns=en,", "name two"),
@@ -426,6 +431,28 @@ def test_wrong_word_is_named(words: str, says: str):
     with pytest.raises(UsageError) as error:
         parse_corpora(words.split())
     assert says in str(error.value)
+
+
+def test_weights_of_pairs_are_read_from_every_format_that_has_columns(tmp_path: Path):
+    rows = [{"source": "a", "target": "b", "sure": 0.5}, {"source": "c", "target": "d", "sure": 1.0}]
+    (tmp_path / "a.tsv").write_text("a\tb\tnote\t0.5\nc\td\t\t1\n")
+    (tmp_path / "a.csv").write_text("sure,source,target\n0.5,a,b\n1,c,d\n")
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    for name, column in (("a.tsv", "4"), ("a.csv", "sure"), ("a.jsonl", "sure"), ("a.parquet", "sure")):
+        spec = CorpusSpec((str(tmp_path / name),), weight_column=column)
+        assert [row[1:] for row in stream_rows(spec)] == [("a", "b", 0.5), ("c", "d", 1.0)], name
+
+
+@pytest.mark.parametrize("weight", ["-1", "1001", "nan", "much", ""])
+def test_weight_that_is_none_is_named_with_its_line(tmp_path: Path, weight: str):
+    for name, lines, column in (("a.tsv", f"a\tb\t{weight}", "3"), ("a.csv", f"source,target,w\na,b,{weight}", "w")):
+        (tmp_path / name).write_text(f"{lines}\n")
+        with pytest.raises(DragomanError, match=rf"{name}:{lines.count(chr(10)) + 1}: a weight is a number from 0"):
+            list(stream_rows(CorpusSpec((str(tmp_path / name),), weight_column=column)))
+    (tmp_path / "b.tsv").write_text("a\tb\n")
+    with pytest.raises(DragomanError, match="2 columns, so no weight in column 3"):
+        list(stream_rows(CorpusSpec((str(tmp_path / "b.tsv"),), weight_column="3")))
 
 
 def test_corpora_follow_one_another_and_keep_their_tags(tmp_path: Path):

@@ -156,6 +156,40 @@ def test_corpus_of_weight_two_comes_twice_in_an_epoch(origin: CorpusSpec, tokeni
     assert counts.tolist() == [1] * half + [2] * half
 
 
+def test_weights_of_pairs_are_kept_and_count_in_the_fingerprint(
+    origin: CorpusSpec, pairs: list[Pair], tokenizer: Tokenizer, tmp_path: Path
+):
+    def stored(weights: list[float]) -> Pairs:
+        rows = [f"{source}\t{target}\t{weight}" for (source, target), weight in zip(pairs, weights, strict=True)]
+        (tmp_path / "weighted.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+        spec = CorpusSpec((str(tmp_path / "weighted.tsv"),), weight_column="3")
+        return tokenise((origin, spec), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "x.arrow")[0]
+
+    weights = [0.5, *[1.0] * (len(pairs) - 2), 2.0]
+    first = stored(weights)
+    assert first.weights is not None
+    assert first.weights.tolist() == [1.0] * len(pairs) + weights
+    drawn = np.concatenate(
+        [np.concatenate(list(plan_batches(first.lengths, 500, 1, e, first.repeats, first.weights))) for e in range(2)]
+    )
+    assert np.bincount(drawn).tolist() == [2] * len(pairs) + [2 * weight for weight in weights]
+    assert stored(weights[::-1]).fingerprint != first.fingerprint == stored(weights).fingerprint
+
+
+def test_pair_of_weight_0_is_left_out_and_told(tokenizer: Tokenizer, pairs: list[Pair], tmp_path: Path):
+    def store(weights: list[int]) -> tuple[Pairs, list[str]]:
+        rows = [f"{source}\t{target}\t{weight}\n" for (source, target), weight in zip(pairs, weights, strict=False)]
+        (tmp_path / "some.tsv").write_text("".join(rows), encoding="utf-8")
+        spec = CorpusSpec((str(tmp_path / "some.tsv"),), weight_column="3")
+        return tokenise((spec,), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "x.arrow")
+
+    stored, notes = store([1, 0, 1])
+    assert len(stored) == 2
+    assert [note.partition("some.tsv: ")[2] for note in notes] == ["skipped pairs of weight 0: 1 (line 2)"]
+    with pytest.raises(DragomanError, match="every pair has weight 0"):
+        store([0, 0, 0])
+
+
 @pytest.mark.parametrize("share", [0.25, 0.5])
 def test_corpus_makes_up_its_share_of_the_tokens_of_an_epoch(
     share: float, pairs: list[Pair], tokenizer: Tokenizer, tmp_path: Path

@@ -192,6 +192,19 @@ def test_write_sets_overwrites_no_file_of_another_split(tmp_path: Path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["dev.tsv", "test.tsv", "train.tsv"]
 
 
+def test_weights_go_with_the_training_pairs(dragoman, tmp_path: Path):
+    pairs = {pair: f"{n / 100:g}" for n, pair in enumerate(sentences(60), start=1)}
+    rows = ["\t".join((*pair, weight)) for pair, weight in pairs.items()]
+    (tmp_path / "all.tsv").write_text("\n".join(rows) + "\n")
+    ran = dragoman("split", "all.tsv", "weight-column=3", "--out", "sets", "--dev", "6", "--test", "6")
+    assert "train.tsv: 48 pairs, with their weights (train with weight-column=3)" in ran.out
+    assert set((tmp_path / "sets" / "train.tsv").read_text().splitlines()) < set(rows)
+    held_out = [
+        line for name in ("dev", "test") for line in (tmp_path / "sets" / f"{name}.tsv").read_text().splitlines()
+    ]
+    assert {tuple(line.split("\t")) for line in held_out} < pairs.keys()
+
+
 def test_interrupted_split_says_so(dragoman, tmp_path: Path):
     """The control is a split of which nothing is missing."""
     write_tsv(tmp_path / "all.tsv", sentences(60))

@@ -85,7 +85,7 @@ class RowBlock:
     """Some consecutive rows of one corpus, at least one."""
 
     def __init__(self, rows: list[Row]):
-        self.numbers, sources, targets = (list(column) for column in zip(*rows, strict=True))
+        self.numbers, sources, targets, _ = (list(column) for column in zip(*rows, strict=True))
         self.columns = (TextColumn(sources), TextColumn(targets))
         self.has_text = self.columns[0].has_text & self.columns[1].has_text  # (n,)
         self.is_blank = ~(self.columns[0].has_text | self.columns[1].has_text)  # (n,)

@@ -157,7 +157,8 @@ def reject_target(cleaning: Cleaning, spec: CorpusSpec, row: Row) -> None:
 def header_rows(spec: CorpusSpec, block: RowBlock) -> np.ndarray:
     """Return (n,), bool: which rows of a block are a header, at most the first."""
     rows = np.zeros(len(block), bool)
-    rows[0] = begins_with_header(spec, Row(block.numbers[0], *(column.texts[0] for column in block.columns)))
+    source, target = (column.texts[0] for column in block.columns)
+    rows[0] = begins_with_header(spec, Row(block.numbers[0], source, target))
     return rows
 
 
@@ -252,7 +253,10 @@ def check_and_clean(
                     first.dropped_later += corpus.dropped
         if report.kept():
             with atomic_file(out, shared=True) as draft_file:
-                drafts[0].replace(draft_file)
+                if plausibility and plausibility.weights:
+                    add_weights(drafts[0], draft_file, cleaning.written, plausibility)
+                else:
+                    drafts[0].replace(draft_file)
             if audit and rejected:
                 with atomic_file(rejected, shared=True) as draft_file:
                     audit.replace(draft_file)
@@ -286,6 +290,14 @@ def check_into(
         cleaning = Cleaning(clean, rejected, realign, origins)
         cleaning.lost = Profile(readings["train"][0].profile.alphabet)
         return check(sets, limits, cleaning, max_locations, readings, plausibility), cleaning
+
+
+def add_weights(draft: Path, out: Path, origins: Origins, plausibility: Plausibility) -> None:
+    """Write the lines of a draft to `out`, the pairs with their weights in a third column."""
+    with draft.open(encoding="utf-8", newline="") as lines, out.open("w", encoding="utf-8", newline="") as file:
+        for number, line in enumerate(lines, start=1):
+            weight = plausibility.weight_of(origins.origin_of(number))
+            file.write(line if line == "\n" else f"{line[:-1]}\t{weight:.4g}\n")
 
 
 def kept_pairs(sets: CorpusSets, limits: CheckLimits, realign: bool = False) -> list[tuple[Origin, Pair]]:

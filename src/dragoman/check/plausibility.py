@@ -12,6 +12,7 @@ import numpy as np
 from dragoman.check.cleaning import Origin
 from dragoman.check.detectors import Hits
 
+MIN_WEIGHT = 0.01
 BINS = 20  # of wrong pairs, by their plausibility
 FEWEST = 0.01  # share of wrong pairs from which it pays to look for them
 APART = 0.95  # share of the wrong pairs that must be less plausible than half of the pairs
@@ -24,6 +25,8 @@ class Plausibility:
 
     scores: Mapping[Origin, float]
     least: float
+    weights: tuple[np.ndarray, np.ndarray] | None = None
+    "what a pair counts instead of being dropped: edges of plausibility (n,), and the weights between them (n + 1,)"
 
     def scores_of(self, origins: Iterable[Origin]) -> np.ndarray:
         """Return the plausibility (n,) of the rows that stand there; NaN for those that were not judged."""
@@ -32,6 +35,13 @@ class Plausibility:
     def hits(self, scores: np.ndarray) -> Hits:
         """Return the hits of the rule 'implausible' among rows of this plausibility (n,)."""
         return Hits("implausible", scores < self.least, scores=scores)
+
+    def weight_of(self, origin: Origin) -> float:
+        """Return the weight of the pair that stands there; 1 for those that were not judged."""
+        if not self.weights or origin not in self.scores:
+            return 1.0
+        edges, weights = self.weights
+        return float(weights[np.searchsorted(edges, self.scores[origin], side="right")])
 
 
 def wrong_pairs_below(scores: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -61,6 +71,29 @@ def least_believed(scores: np.ndarray, wrong: np.ndarray) -> float:
     if wrong_below[-1] < FEWEST * len(scores) or not tells_apart(scores, wrong):
         return 0.0
     return float(edges[np.argmax(wrong_below - WORTH * (below - wrong_below))])
+
+
+def shares_right(scores: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return edges of plausibility (BINS + 1,), and how many of the pairs between them are right (BINS + 2,).
+
+    That is their share, at least, from MIN_WEIGHT to 1, and never less for more plausible pairs. scores (n,): of the
+    pairs; wrong (m,): of pairs that are wrong for certain. All are 1 for models that cannot tell the two apart.
+    """
+    edges, below, wrong_below = wrong_pairs_below(scores, wrong)
+    if not tells_apart(scores, wrong):
+        return edges, np.ones(len(edges) + 1)
+    right_below = below - wrong_below
+
+    def share(first: int, last: int) -> float:
+        """Return the share of right pairs between two edges."""
+        return float((right_below[last] - right_below[first]) / max(below[last] - below[first], 1))
+
+    # Isotonic regression by its max-min formula.
+    rising = [
+        max(min(share(first, last) for last in range(bin + 1, BINS + 1)) for first in range(bin + 1))
+        for bin in range(BINS)
+    ]
+    return edges, np.clip([rising[0], *rising, 1.0], MIN_WEIGHT, 1)
 
 
 def least_kept(scores: np.ndarray, keep: float) -> float:

@@ -52,6 +52,9 @@ class Options:
     "with --learn, minutes of training, of all four together"
     keep: float | None = None
     "with --model or --learn, keep this share of the pairs, such as 0.95, instead of those unlike wrong pairs"
+    weights: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """with --model or --learn and --write-clean, write beside each pair how probable it is that it is right, instead of
+    dropping it; training reads that with weight-column=3"""
     report: Annotated[Path | None, tyro.conf.arg(metavar="OUT.html")] = None
     "write a page with counts, examples and distributions, in English and Korean, which needs no network"
     max_ratio: float = 3.0
@@ -100,6 +103,8 @@ def main(arguments: list[str]) -> None:
         raise UsageError("--model and --learn are two ways to judge pairs; give one of them")
     if options.keep is not None and not (0 < options.keep <= 1 and (options.model or options.learn)):
         raise UsageError(f"--keep is a share above 0, at most 1, and needs --model or --learn, not {options.keep}")
+    if options.weights and (options.keep is not None or not clean or not (options.model or options.learn)):
+        raise UsageError("--weights needs --write-clean and --model or --learn, and leaves --keep nothing to drop")
     if clean:
         check_output(clean, files, sets["train"])
         if options.rejected:
@@ -133,7 +138,7 @@ def find_doubts(
     import numpy as np
 
     from dragoman.check.corpora import kept_pairs
-    from dragoman.check.plausibility import Plausibility, least_believed, least_kept, tells_apart
+    from dragoman.check.plausibility import Plausibility, least_believed, least_kept, shares_right, tells_apart
     from dragoman.model_folder import fetch_model
     from dragoman.synthesis.plausibility import judge, learn
 
@@ -154,14 +159,17 @@ def find_doubts(
     if not known.any() or not len(wrong):
         announce("too few pairs to judge")
         return None
+    weights = shares_right(scores[known], wrong) if options.weights else None
     least = least_kept(scores[known], options.keep) if options.keep else least_believed(scores[known], wrong)
     if not tells_apart(scores[known], wrong):
         more = "more --minutes may help" if options.learn else "is it one for these languages and texts?"
-        announce(f"the model cannot tell these pairs from wrong ones; {more}")
+        judge_name = "the models" if options.learn else "the model"
+        announce(f"{judge_name} cannot tell these pairs from wrong ones; {more}")
     elif not least:
         announce("nothing to gain here: hardly a pair that the rules keep is as implausible as a wrong one")
     origins = (origin for (origin, _), judged in zip(kept, known, strict=True) if judged)
-    return Plausibility(dict(zip(origins, scores[known].tolist(), strict=True)), least)
+    judged_scores = dict(zip(origins, scores[known].tolist(), strict=True))
+    return Plausibility(judged_scores, 0.0 if options.weights else least, weights)
 
 
 def check_output(out: Path, files: list[Path], specs: "tuple[CorpusSpec, ...]") -> None:
@@ -170,6 +178,8 @@ def check_output(out: Path, files: list[Path], specs: "tuple[CorpusSpec, ...]") 
     files: those that are read; specs: the training corpora, which need one tag and one weight to share a file.
     """
     check_place(out, ".tsv", files)
+    if any(spec.weight_column for spec in specs):
+        raise UsageError("the clean file would lose the weights of the pairs: check them without --write-clean")
     if len({(spec.tags, spec.weight, spec.share) for spec in specs}) > 1:
         raise UsageError("corpora with different tags or weights cannot share a file: clean them one at a time")
 

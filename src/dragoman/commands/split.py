@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 LARGEST_DEFAULT = 1000  # pairs of --dev and --test
+WEIGHTED = ", with their weights (train with weight-column=3)"
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ def main(arguments: list[str]) -> None:
             missing = " ".join(str(other) for other in files.values() if not other.exists())
             why = f" without {missing}, as after a split that was interrupted: delete it, or" if missing else ";"
             raise UsageError(f"{file}: exists already{why} choose another --out")
-    pairs, documents, notes = read_documents(specs)
+    pairs, documents, weights, notes = read_documents(specs)
+    weighted = any(spec.weight_column for spec in specs)
     for note in notes:
         print(note, file=sys.stderr)
     if not pairs:
@@ -85,12 +87,12 @@ def main(arguments: list[str]) -> None:
             f"{' and '.join(chosen)}: {default:,} (default: a tenth of {len(pairs):,} pairs, at least 1)",
             file=sys.stderr,
         )
-    write_sets(pairs, sets, files)
+    write_sets(pairs, sets, files, weights if weighted else None)
     counts = Counter(sets)
     if counts[""]:
         print(f"left out: {plural(counts[''], 'near duplicate')} of a pair in another set", file=sys.stderr)
     for name, file in files.items():
-        print(f"{file}: {plural(counts[name], 'pair')}")
+        print(f"{file}: {plural(counts[name], 'pair')}{WEIGHTED if weighted and name == 'train' else ''}")
 
 
 def default_size(pairs: int) -> int:
@@ -98,10 +100,12 @@ def default_size(pairs: int) -> int:
     return min(max(pairs // 10, 1), LARGEST_DEFAULT)
 
 
-def write_sets(pairs: Sequence["Pair"], sets: Sequence[str], files: Mapping[str, Path]) -> None:
+def write_sets(
+    pairs: Sequence["Pair"], sets: Sequence[str], files: Mapping[str, Path], weights: Sequence[float] | None = None
+) -> None:
     """Write each pair to the file of its set as TSV, all files or none; leave out the pairs of no set, ''.
 
-    A tab inside a text becomes a space.
+    A tab inside a text becomes a space. weights: of the pairs, for a third column of the training pairs.
     """
     from dragoman.runtime.signals import exit_on_signals
     from dragoman.storage.writing import atomic_file, name_errors
@@ -110,6 +114,7 @@ def write_sets(pairs: Sequence["Pair"], sets: Sequence[str], files: Mapping[str,
         for part, file in files.items():
             draft = stack.enter_context(atomic_file(file, new=True))
             with name_errors(file, draft), draft.open("w", encoding="utf-8", newline="") as opened:
-                for pair, name in zip(pairs, sets, strict=True):
+                for row, (pair, name) in enumerate(zip(pairs, sets, strict=True)):
                     if name == part:  # only texts of other formats than TSV can have a tab
-                        opened.write("\t".join(text.replace("\t", " ") for text in pair) + "\n")
+                        weight = [f"{weights[row]:.6g}"] if weights and part == "train" else []
+                        opened.write("\t".join([*(text.replace("\t", " ") for text in pair), *weight]) + "\n")

@@ -148,11 +148,12 @@ def measure_reliability(confidence: Floats, expected: Floats, chrf: Floats, thre
         if len(part)
     ]
     error = sum(each.translations * abs(each.confidence - each.share) for each in bins) / max(1, len(chrf))
-    good = chrf > np.quantile(chrf, WORST)
+    best = chrf.max(initial=0.0)
+    worst = np.quantile(chrf, WORST)
+    good = chrf > worst if worst < best else chrf == best  # of good models, most translations are perfect
     auc = area_under_curve(expected, good)
-    return Reliability(
-        len(chrf), round(auc, 4), round(1.96 * auc_deviation(auc, good), 4), round(error, 4), tuple(bins)
-    )
+    half_width = min(0.5, 1.96 * auc_deviation(auc, good))
+    return Reliability(len(chrf), round(auc, 4), round(half_width, 4), round(error, 4), tuple(bins))
 
 
 def area_under_curve(score: Floats, good: NDArray[np.bool_]) -> float:

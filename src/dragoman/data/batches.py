@@ -47,17 +47,25 @@ class Plan:
         return self.order[self.starts[batch] : self.starts[batch + 1]]
 
 
-def plan_batches(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int, repeats: Sequence[Repeat] = ()) -> Plan:
+def plan_batches(
+    lengths: np.ndarray,
+    batch_tokens: int,
+    seed: int,
+    epoch: int,
+    repeats: Sequence[Repeat] = (),
+    weights: np.ndarray | None = None,
+) -> Plan:
     """Return the batches of one epoch, in random order, which `seed` and `epoch` decide.
 
-    lengths (n, 2): tokens of each source and target, EOS included. Every pair comes once, or as `repeats` says. No
-    batch has more than `batch_tokens` tokens on either side, padding included; a pair with more is a batch of its own.
-    Pairs of similar length go together; which of them, and in what order, differs by epoch.
+    lengths (n, 2): tokens of each source and target, EOS included. Every pair comes once, or as `repeats` says, times
+    its own weight in `weights` (n,) where there are any. No batch has more than `batch_tokens` tokens on either side,
+    padding included; a pair with more is a batch of its own. Pairs of similar length go together; which of them, and in
+    what order, differs by epoch.
     """
     width = np.maximum(lengths[:, 0], lengths[:, 1])
     max_width = int(width.max(initial=1))
     random = np.random.default_rng((seed, epoch))
-    order = weighted_indices(repeats, seed, epoch) if repeats else np.arange(len(width), dtype=np.int32)
+    order = weighted_indices(repeats, seed, epoch, weights) if repeats else np.arange(len(width), dtype=np.int32)
     random.shuffle(order)
     # 16 bits are sorted in linear time.
     slack = (max_width - width).astype(np.uint16 if max_width < 2**16 else np.int64)
@@ -69,15 +77,21 @@ def plan_batches(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int, 
     return Plan(order, np.array(starts), random.permutation(len(starts) - 1))
 
 
-def weighted_indices(repeats: Sequence[Repeat], seed: int, epoch: int) -> np.ndarray:
+def weighted_indices(repeats: Sequence[Repeat], seed: int, epoch: int, weights: np.ndarray | None = None) -> np.ndarray:
     """Return the indices of the pairs of an epoch, corpus by corpus, each as often as its weight says.
 
     With a fractional weight, the pairs of a corpus form an endless sequence in one random order, of which each epoch
-    takes the next part: with weight 0.5 one half of the pairs, and in the next epoch the other half.
+    takes the next part: with weight 0.5 one half of the pairs, and in the next epoch the other half. With weights of
+    pairs, in `weights` (n,), each pair comes at regular intervals, which begin at random.
     """
     by_corpus = []
     for number, (start, stop, weight) in enumerate(repeats):
         indices, count = np.arange(start, stop, dtype=np.int32), stop - start
+        if weights is not None:
+            begin = (np.random.default_rng((seed, number)).permutation(count) + 0.5) / count
+            now, after = (np.floor(turn * weight * weights[start:stop] + begin) for turn in (epoch, epoch + 1))
+            by_corpus.append(np.repeat(indices, (after - now).astype(int)))
+            continue
         if weight.is_integer():
             by_corpus.append(np.tile(indices, int(weight)))
             continue

@@ -9,6 +9,7 @@ from dragoman.data.spec import WITH_HEADER, CorpusSpec, parse_corpora
 from dragoman.errors import DragomanError
 
 Pair = tuple[str, str]
+WEIGHTLESS = "pairs of weight 0"
 SHOWN = 3  # examples of a problem that a message names
 REASONS: dict[Kind, str] = {
     "empty": "pairs with an empty side",
@@ -78,14 +79,16 @@ def begins_with_header(spec: CorpusSpec, first: Row) -> bool:
 
 
 def drop_empty(rows: Iterator[Row], left_out: LeftOut) -> Iterator[Row]:
-    """Yield the rows that have text on both sides; count in `left_out` those that have text on one side only.
+    """Yield the rows that have text on both sides, and a weight; count the others in `left_out`.
 
     A row without any text ends a document. It is no pair, so it is not counted.
     """
     for row in rows:
         has_text = bool(row.source.strip()), bool(row.target.strip())
-        if all(has_text):
+        if all(has_text) and row.weight:
             yield row
+        elif all(has_text):
+            left_out.add(WEIGHTLESS, row.number)
         elif any(has_text):
             left_out.add(REASONS["empty"], row.number)
 
@@ -118,7 +121,7 @@ def read_corpus(words: Sequence[str]) -> Corpus:
     for spec in specs:
         left_out = LeftOut(spec)
         before = len(corpus.pairs)
-        for number, source, target in drop_empty(stream_rows(spec, left_out), left_out):
+        for number, source, target, _ in drop_empty(stream_rows(spec, left_out), left_out):
             corpus.pairs.append((source, target))
             corpus.lines.append(number)
             corpus.tags.append(spec.tag)

@@ -14,6 +14,7 @@ from dragoman.data.lines import (
     quote_line,
     read_lines,
     suggest_columns,
+    weighted_row,
 )
 from dragoman.data.spec import DEFAULT_COLUMNS
 from dragoman.errors import DragomanError, plural
@@ -28,12 +29,14 @@ LONE_CR = (
 )
 
 
-def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) -> Iterator[Row]:
+def read_csv(
+    path: str, columns: tuple[str, str] | None, on_problem: OnProblem, weight_column: str = ""
+) -> Iterator[Row]:
     """Yield a row for each row below the first one, with the number of the line that it begins in.
 
     A line such as 'sep=;' may stand above the first row. columns: those of source and target, None for DEFAULT_COLUMNS;
-    two numbers if no row names them, see `find_columns`. A row without both is a problem. Raise DragomanError where a
-    column is missing.
+    two numbers if no row names them, see `find_columns`. weight_column: that of the weights, '' for none. A row without
+    all of them is a problem. Raise DragomanError where a column is missing.
     """
     number = 0  # of the last line that was read
 
@@ -61,7 +64,8 @@ def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
             continue
         if not indices:
             try:
-                indices, named = find_columns(cells, columns or DEFAULT_COLUMNS)
+                wanted = [*(columns or DEFAULT_COLUMNS), *filter(None, [weight_column])]
+                indices, named = find_columns(cells, wanted)
             except ValueError as error:
                 hint = f"name source and target, such as columns={suggest_columns(cells, '1,2')}"
                 numbers = "or numbers if that row has no names: columns=1,2"
@@ -74,7 +78,9 @@ def read_csv(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
             text = f"{plural(len(cells), 'column')}, expected {max(indices) + 1} or more, found: {quote_line(cells[0])}"
             on_problem(Problem("columns", path, begin, text))
         else:
-            yield Row(begin, *(join_lines(cells[index], path, begin, on_problem) for index in indices))
+            source, target = (join_lines(cells[index], path, begin, on_problem) for index in indices[:2])
+            row = Row(begin, source, target)
+            yield from weighted_row(row, cells[indices[2]], path, on_problem) if weight_column else (row,)
 
 
 def declared_delimiter(line: str) -> str:

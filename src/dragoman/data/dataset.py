@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from dragoman.data.batches import Batch, Ids, Repeat
-from dragoman.data.corpus import LeftOut, drop_empty, stream_rows
-from dragoman.data.lines import Row
-from dragoman.data.spec import MAX_WEIGHT, MIN_WEIGHT, CorpusSpec
+from dragoman.data.corpus import WEIGHTLESS, LeftOut, drop_empty, stream_rows
+from dragoman.data.lines import MAX_WEIGHT, Row
+from dragoman.data.spec import MIN_WEIGHT, CorpusSpec
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.storage import formats
@@ -53,17 +53,18 @@ class Pairs:
         # For each chunk: the offsets of its source and target ids, the ids themselves, its corpus and its lines.
         self._sides: list[Columns] = []
         self._lines: list[tuple[str, np.ndarray]] = []
-        lengths, owners = [], []
+        lengths, weights, owners = [], [], []
         for number in range(reader.num_record_batches):
             chunk, extra = reader.get_batch_with_custom_metadata(number)
             chunk.validate()
             owner, sides = int(extra[b"corpus"]), columns_of(chunk)
             lengths.append(count_ids(sides) + 1)
+            weights.append(weights_in(chunk))
             owners.append(owner)
             self.fingerprint: str = extra[b"sha256"].decode()
             "SHA-256 over ids, tags, weights, shares and `max_length`"
             if not checked:
-                add_to_fingerprint(digest, owner, sides)
+                add_to_fingerprint(digest, owner, chunk)
                 if self.fingerprint != digest.hexdigest():
                     raise ValueError("SHA-256 differs")
             self._sides.append(sides)
@@ -72,7 +73,10 @@ class Pairs:
         self.lengths: np.ndarray = np.concatenate(lengths)
         "int32 (n, 2): tokens of source and target, a tag and EOS included"
         bounds = self._starts[np.searchsorted(owners, range(len(corpora) + 1))].tolist()
-        tokens = [int(self.lengths[start:stop, TARGET].sum()) for start, stop in pairwise(bounds)]
+        self.weights: np.ndarray | None = np.concatenate(weights) if any(map(len, weights)) else None
+        "float32 (n,): how often each pair comes in an epoch, beside others of its corpus; None: once"
+        of_pairs = np.ones(len(self.lengths)) if self.weights is None else self.weights
+        tokens = [float(self.lengths[a:b, TARGET] @ of_pairs[a:b].astype(float)) for a, b in pairwise(bounds)]
         self.repeats = tuple(map(Repeat, bounds, bounds[1:], weights_of(corpora, tokens)))
         "which pairs belong to which corpus, and the weight of that corpus"
         self._mapped, self._reads = mapped, 0
@@ -172,8 +176,9 @@ def tokenise(
     for corpus, spec in zip(corpora, specs, strict=True):
         corpus |= {"target_tag": spec.target_tag} if spec.target_tag else {}
     record = {**formats.stamp(formats.CORPUS), "corpora": corpora, "longest": max_length}
+    fields = {"source": pa.list_(kind), "target": pa.list_(kind), "line": pa.uint32()}
     schema = pa.schema(
-        {"source": pa.list_(kind), "target": pa.list_(kind), "line": pa.uint32()},
+        fields | {"weight": pa.float32()} if any(spec.weight_column for spec in specs) else fields,
         {name: json.dumps(value, ensure_ascii=False) for name, value in record.items()},
     )
     digest, notes = start_fingerprint(corpora, max_length), []
@@ -183,7 +188,7 @@ def tokenise(
             for number, spec in enumerate(specs):
                 left_out, kept = LeftOut(spec), 0
                 for chunk in tokenised_chunks(spec, tokenizers, max_length, schema, left_out, concatenate):
-                    add_to_fingerprint(digest, number, columns_of(chunk))
+                    add_to_fingerprint(digest, number, chunk)
                     extra = {"corpus": str(number), "sha256": digest.hexdigest()}
                     writer.write_batch(chunk, custom_metadata=extra)
                     kept += len(chunk)
@@ -274,14 +279,19 @@ def tokenised_chunks(
             if max_length and max(len(source), len(target)) >= max_length:
                 left_out.add(too_long_reason(max_length), row.number)
             else:
-                kept.append((row.number, source, target))
+                kept.append((row, source, target))
         for row, source, target in encode(concatenate_some(block, concatenate, random)):
             if not max_length or max(len(source), len(target)) < max_length:
-                kept.append((row.number, source, target))
+                kept.append((row, source, target))
         if kept:
-            numbers, *sides = zip(*kept, strict=True)
+            origins, *sides = zip(*kept, strict=True)
             kind = schema.field("source").type
-            columns = [*(as_lists(side, kind) for side in sides), pa.array(numbers, pa.uint32())]
+            columns = [
+                *(as_lists(side, kind) for side in sides),
+                pa.array([row.number for row in origins], pa.uint32()),
+            ]
+            if "weight" in schema.names:
+                columns.append(pa.array([row.weight for row in origins], pa.float32()))
             yield pa.record_batch(columns, schema=schema)
 
 
@@ -294,7 +304,7 @@ def concatenate_some(rows: Sequence[Row], share: float, random: Random) -> list[
         return []
     order = random.sample(rows, len(rows))
     return [
-        Row(row.number, f"{row.source} {other.source}", f"{row.target} {other.target}")
+        row._replace(source=f"{row.source} {other.source}", target=f"{row.target} {other.target}")
         for row, other in islice(pairwise([*order, *order[:1]]), round(share * len(rows)))
         if row is not other
     ]
@@ -312,12 +322,12 @@ def as_lists(rows: Sequence[Ids], kind: pa.DataType) -> pa.ListArray:
     return pa.ListArray.from_arrays(offsets, ids, type=kind)
 
 
-def weights_of(corpora: Sequence[dict], tokens: Sequence[int]) -> list[float]:
+def weights_of(corpora: Sequence[dict], tokens: Sequence[float]) -> list[float]:
     """Return the weight of each corpus: as given, or that with which it makes up its share of the tokens in an epoch.
 
-    tokens: the target tokens of each corpus, each pair counted once. Raise ValueError where the shares leave nothing
-    for the others, or there are no others, and where a weight is out of range: `parse_corpora` refuses that. Raise
-    DragomanError where a share needs a weight that is out of range.
+    tokens: the target tokens of each corpus, each pair counted as often as its own weight says. Raise ValueError where
+    the shares leave nothing for the others, or there are no others, and where a weight is out of range: `parse_corpora`
+    refuses that. Raise DragomanError where a share needs a weight that is out of range.
     """
     shares = [corpus.get("share") for corpus in corpora]  # files of version 0.1 have none
     if not all(MIN_WEIGHT <= corpus["weight"] <= MAX_WEIGHT for corpus in corpora) or not all(tokens):
@@ -355,15 +365,29 @@ def columns_of(chunk: pa.RecordBatch) -> Columns:
     return tuple((column.offsets.to_numpy(), column.values.to_numpy()) for column in chunk.columns[:2])
 
 
+def weights_in(chunk: pa.RecordBatch) -> np.ndarray:
+    """Return the weights of the pairs of a chunk (n,), an empty array where the file has none.
+
+    Raise ValueError for weights that `tokenise` does not write.
+    """
+    if "weight" not in chunk.schema.names:
+        return np.zeros(0, np.float32)
+    weights = chunk.column("weight").to_numpy()
+    if weights.dtype != np.float32 or not ((weights > 0) & (weights <= MAX_WEIGHT)).all():
+        raise ValueError("a weight that a pair cannot have")
+    return weights
+
+
 def count_ids(sides: Columns) -> np.ndarray:
     """Return the lengths in ids of the sentences of a chunk, int32 (pairs, 2)."""
     return np.stack([np.diff(offsets) for offsets, _ in sides], axis=1)
 
 
-def add_to_fingerprint(digest: "hashlib._Hash", owner: int, sides: Columns) -> None:
+def add_to_fingerprint(digest: "hashlib._Hash", owner: int, chunk: pa.RecordBatch) -> None:
     """Add a chunk of corpus `owner` to the fingerprint."""
+    sides = columns_of(chunk)
     counts = count_ids(sides)
-    for data in (np.array([owner, len(counts)]), counts, *(ids for _, ids in sides)):
+    for data in (np.array([owner, len(counts)]), counts, *(ids for _, ids in sides), weights_in(chunk)):
         digest.update(data.data)
 
 
@@ -374,4 +398,6 @@ def no_pairs_message(left_out: LeftOut, max_length: int | None) -> str:
             f"{left_out.name}: every pair is longer than {max_length} tokens; "
             "raise training.max_tokens, training.batch_tokens or model.max_length"
         )
+    if WEIGHTLESS in left_out.counts:
+        return f"{left_out.name}: every pair has weight 0"
     return f"{left_out.name}: no sentence pairs in it"

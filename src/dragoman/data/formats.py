@@ -21,15 +21,15 @@ def read_rows(spec: CorpusSpec, on_problem: OnProblem) -> Iterator[Row]:
 
             return read_pairs(spec, on_problem)
         case ".tsv":
-            return read_tsv(file, on_problem)
+            return read_tsv(file, on_problem, spec.weight_column)
         case ".csv":
             from dragoman.data.csv import read_csv
 
-            return read_csv(file, spec.columns, on_problem)
+            return read_csv(file, spec.columns, on_problem, spec.weight_column)
         case ".jsonl":
             from dragoman.data.jsonl import read_jsonl
 
-            return read_jsonl(file, spec.columns, on_problem)
+            return read_jsonl(file, spec.columns, on_problem, spec.weight_column)
         case ".parquet":
             from dragoman.data.parquet import read_parquet
 
@@ -37,7 +37,7 @@ def read_rows(spec: CorpusSpec, on_problem: OnProblem) -> Iterator[Row]:
                 raise DragomanError(
                     f"{display_path(file)}: a Parquet file must not be compressed as a whole; decompress it"
                 )
-            return read_parquet(file, spec.columns, on_problem)
+            return read_parquet(file, spec.columns, on_problem, spec.weight_column)
         case ".tmx":
             from dragoman.data.tmx import read_tmx
 

@@ -4,17 +4,28 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from dragoman.data.lines import OnProblem, Problem, Row, join_lines, quote_line, read_lines, suggest_columns
+from dragoman.data.lines import (
+    OnProblem,
+    Problem,
+    Row,
+    join_lines,
+    quote_line,
+    read_lines,
+    suggest_columns,
+    weighted_row,
+)
 from dragoman.data.spec import DEFAULT_COLUMNS
 
 MAX_KEY = 100  # characters of a key that a message names
 
 
-def read_jsonl(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) -> Iterator[Row]:
+def read_jsonl(
+    path: str, columns: tuple[str, str] | None, on_problem: OnProblem, weight_column: str = ""
+) -> Iterator[Row]:
     """Yield a row for each line, an empty one for a blank line.
 
-    columns: the keys of source and target, None for DEFAULT_COLUMNS. A line that is not a record with both texts is
-    left out, and `on_problem` called for it.
+    columns: the keys of source and target, None for DEFAULT_COLUMNS; weight_column: that of the weight, '' for none. A
+    line that is not a record with all of them is left out, and `on_problem` called for it.
     """
     for number, line in enumerate(read_lines(path, on_problem), start=1):
         if line is None:
@@ -25,12 +36,17 @@ def read_jsonl(path: str, columns: tuple[str, str] | None, on_problem: OnProblem
         try:
             record = json.loads(line)
             source, target = (look_up(record, column) for column in columns or DEFAULT_COLUMNS)
+            weight = value_at(record, weight_column) if weight_column else 1.0
+        except KeyError:
+            on_problem(Problem("record", path, number, f"no '{weight_column}', found: {quote_line(line)}"))
+            continue
         except (ValueError, RecursionError) as error:
             reason = f"not JSON ({error.msg})" if isinstance(error, json.JSONDecodeError) else str(error)
             on_problem(Problem("record", path, number, f"{reason}, found: {quote_line(line)}"))
             continue
         source, target = (join_lines(text, path, number, on_problem) for text in (source, target))
-        yield Row(number, source, target)
+        row = Row(number, source, target)
+        yield from weighted_row(row, weight, path, on_problem) if weight_column else (row,)
 
 
 def look_up(record: Any, column: str) -> str:

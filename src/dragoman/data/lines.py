@@ -20,6 +20,7 @@ from dragoman.errors import DragomanError, plural
 from dragoman.storage.output import CODECS
 
 BLOCK = 1 << 20  # bytes
+MAX_WEIGHT = 1000.0  # of a pair or a corpus
 LONGEST_LINE = 16 << 20  # bytes; a sentence has hundreds
 # A file that unpacks to more than SPARE bytes and to more than RATIO times its size is a bomb: text unpacks to 3 to 20
 # times its size, a file of zeros to 1,000 times.
@@ -60,6 +61,7 @@ class Row(NamedTuple):
     number: int
     source: str
     target: str
+    weight: float = 1.0  # how often the pair comes in an epoch, beside others of its corpus
 
 
 @dataclass(frozen=True)
@@ -237,20 +239,42 @@ def _decode(line: bytes, path: str, number: int, on_problem: OnProblem, encoding
         return None
 
 
-def read_tsv(path: str, on_problem: OnProblem) -> Iterator[Row]:
-    """Yield the rows of a TSV file, blank lines as empty rows; report lines that do not have two columns."""
+def read_tsv(path: str, on_problem: OnProblem, weight_column: str = "") -> Iterator[Row]:
+    """Yield the rows of a TSV file, blank lines as empty rows; report lines that do not have two columns.
+
+    weight_column: the number of the column with the weight of each pair, which a line must then have, '' for none.
+    """
+    place = int(weight_column or 0)
     for number, line in enumerate(read_lines(path, on_problem), start=1):
         if line is None:
             continue
         columns = line.split("\t")
-        if len(columns) == 2:
-            yield Row(number, columns[0], columns[1])
-        elif len(columns) == 1 and not line.strip():
+        if len(columns) == 1 and not line.strip():
             yield Row(number, "", "")
+        elif len(columns) == 2 and not place:
+            yield Row(number, columns[0], columns[1])
+        elif 0 < place <= len(columns):
+            yield from weighted_row(Row(number, columns[0], columns[1]), columns[place - 1], path, on_problem)
+        elif place:
+            text = f"{plural(len(columns), 'column')}, so no weight in column {place}, found: {quote_line(line)}"
+            on_problem(Problem("columns", path, number, text))
         else:
             wrong = f"{len(columns)} columns" if len(columns) > 2 else "no tab"
             text = f"{wrong}, expected source TAB target, found: {quote_line(line)}; {advise_columns(line)}"
             on_problem(Problem("columns", path, number, text))
+
+
+def weighted_row(row: Row, weight: object, path: str, on_problem: OnProblem) -> Iterator[Row]:
+    """Yield a row with its weight, a number or a text that is one; nothing where it is neither, which is reported."""
+    try:
+        value = float(weight)  # type: ignore[arg-type]
+        if not 0 <= value <= MAX_WEIGHT:
+            raise ValueError
+    except (ValueError, TypeError):
+        text = f"a weight is a number from 0 to {MAX_WEIGHT:,.0f}, found: {quote_line(str(weight))}"
+        on_problem(Problem("record", path, row.number, text))
+    else:
+        yield row._replace(weight=value)
 
 
 def advise_columns(line: str) -> str:

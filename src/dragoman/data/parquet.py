@@ -2,13 +2,24 @@
 
 import mmap
 from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 
 import pyarrow
 from pyarrow.compute import struct_field
 from pyarrow.parquet import ParquetFile
 
-from dragoman.data.lines import RATIO, SPARE, OnProblem, Problem, Row, display_path, join_lines, suggest_columns
+from dragoman.data.lines import (
+    RATIO,
+    SPARE,
+    OnProblem,
+    Problem,
+    Row,
+    display_path,
+    join_lines,
+    suggest_columns,
+    weighted_row,
+)
 from dragoman.data.spec import DEFAULT_COLUMNS
 from dragoman.errors import DragomanError
 
@@ -16,10 +27,13 @@ ROWS_IN_MEMORY = 1024
 BOMB = f"it unpacks to more than {RATIO} times its size, which text does not"
 
 
-def read_parquet(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) -> Iterator[Row]:
+def read_parquet(
+    path: str, columns: tuple[str, str] | None, on_problem: OnProblem, weight_column: str = ""
+) -> Iterator[Row]:
     """Yield a row for each row of the table; null is an empty side.
 
-    columns: those of source and target, None for DEFAULT_COLUMNS. A text that is not UTF-8 is a problem. Raise
+    columns: those of source and target, None for DEFAULT_COLUMNS; weight_column: that of the weights, a column of
+    numbers, '' for none. A text that is not UTF-8 is a problem. Raise
     DragomanError where the file is damaged, lacks a column or unpacks to far more than text does.
     """
     names = list(columns or DEFAULT_COLUMNS)
@@ -28,13 +42,15 @@ def read_parquet(path: str, columns: tuple[str, str] | None, on_problem: OnProbl
             # Mapped, because from a file pyarrow reads a page into memory of the size that a damaged header names.
             content = pyarrow.BufferReader(pyarrow.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
             max_size = SPARE + RATIO * Path(path).stat().st_size
-            check_columns(path, ParquetFile(content), names, max_size)
+            weights = [weight_column] if weight_column else []
+            check_columns(path, ParquetFile(content), names, weights, max_size)
             # As dictionaries, a text that stands in a million rows is in memory once.
             table = ParquetFile(content, read_dictionary=names, pre_buffer=False)
             number = size = 0
-            for batch in table.iter_batches(ROWS_IN_MEMORY, columns=names):
+            for batch in table.iter_batches(ROWS_IN_MEMORY, columns=[*names, *weights]):
                 sides = [texts_of(batch, name) for name in names]
-                for source, target in zip(*sides, strict=True):
+                of_rows = field_of(batch, weight_column).to_pylist() if weights else repeat(1.0, len(batch))
+                for source, target, weight in zip(*sides, of_rows, strict=True):
                     number += 1
                     size += len(source or "") + len(target or "")
                     if size > max_size:
@@ -43,7 +59,8 @@ def read_parquet(path: str, columns: tuple[str, str] | None, on_problem: OnProbl
                         on_problem(Problem("utf-8", path, number, "not UTF-8: write the column as text"))
                         continue
                     source, target = (join_lines(text, path, number, on_problem) for text in (source, target))
-                    yield Row(number, source, target)
+                    row = Row(number, source, target)
+                    yield from weighted_row(row, weight, path, on_problem) if weights else (row,)
     except FileNotFoundError:
         raise DragomanError(f"{display_path(path)}: no such file") from None
     except (OSError, ValueError, LookupError, pyarrow.ArrowException) as error:
@@ -51,17 +68,20 @@ def read_parquet(path: str, columns: tuple[str, str] | None, on_problem: OnProbl
         raise DragomanError(f"{display_path(path)}: not a readable Parquet file: {reason}") from None
 
 
-def check_columns(path: str, table: ParquetFile, columns: list[str], max_size: int) -> None:
-    """Raise DragomanError where a column is missing or no text, ValueError where a row group has > `max_size` bytes."""
+def check_columns(path: str, table: ParquetFile, columns: list[str], weights: list[str], max_size: int) -> None:
+    """Raise DragomanError where a column is missing or no text, ValueError where a row group has > `max_size` bytes.
+
+    weights: the column of the weights, which is no text, if there is one.
+    """
     schema = table.schema
     kinds = {schema.column(i).path: schema.column(i).physical_type for i in range(len(schema))}
     texts = [column for column, kind in kinds.items() if kind == "BYTE_ARRAY"]
-    for column in columns:
+    for column in [*columns, *weights]:
         if column not in kinds:
             example = suggest_columns(texts, "en,de")
             way = f"name those of source and target, such as columns={example}"
             raise DragomanError(f"{display_path(path)}: no column '{column}'; {way}")
-        if kinds[column] != "BYTE_ARRAY":
+        if column in columns and kinds[column] != "BYTE_ARRAY":
             raise DragomanError(f"{display_path(path)}: column '{column}' is {kinds[column]}, not text")
     # Not column by column: pyarrow ends the process over some damaged statistics that it would raise for when reading.
     groups = (table.metadata.row_group(group) for group in range(table.metadata.num_row_groups))
@@ -71,12 +91,18 @@ def check_columns(path: str, table: ParquetFile, columns: list[str], max_size: i
 
 def texts_of(batch: pyarrow.RecordBatch, column: str) -> Iterator[str | None]:
     """Yield the texts of a column read as a dictionary: '' for null, None for bytes that are not UTF-8."""
+    array = field_of(batch, column)
+    distinct = dict(enumerate(map(decode, array.dictionary.cast(pyarrow.binary()).to_pylist())))
+    return ("" if index is None else distinct[index] for index in array.indices.to_pylist())
+
+
+def field_of(batch: pyarrow.RecordBatch, column: str) -> pyarrow.Array:
+    """Return a column, or where there is none of this name, the field that its parts between dots lead to."""
     name, *inner = [column] if column in batch.schema.names else column.split(".")
     array = batch.column(name)
     for field in inner:
         array = struct_field(array, field)
-    distinct = dict(enumerate(map(decode, array.dictionary.cast(pyarrow.binary()).to_pylist())))
-    return ("" if index is None else distinct[index] for index in array.indices.to_pylist())
+    return array
 
 
 def decode(value: bytes) -> str | None:

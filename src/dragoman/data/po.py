@@ -76,8 +76,8 @@ def read_po(path: str, on_problem: OnProblem) -> Iterator[Row]:
                     pairs = []
                     on_problem(Problem("plural", path, number))
             for source, target in pairs:
-                sides = (join_lines(text, path, number, on_problem) for text in (source, target))
-                yield Row(number, *sides)
+                source, target = (join_lines(text, path, number, on_problem) for text in (source, target))
+                yield Row(number, source, target)
 
 
 def closes_quote(line: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.config.fields import check_texts
-from dragoman.data.lines import FOLDER, codec_of, display_path, no_such_file
+from dragoman.data.lines import FOLDER, MAX_WEIGHT, codec_of, display_path, no_such_file
 from dragoman.errors import DragomanError, UsageError
 
 # One file holds both sides.
@@ -30,6 +30,7 @@ WITH_KEYS = (
     ".resw",
     ".ftl",
 )
+WITH_WEIGHTS = (".tsv", ".csv", ".jsonl", ".parquet")  # weight-column= says where the weights of the pairs are
 WITH_HEADER = ("", ".tsv", ".csv")  # the first row may be the names of the columns; "": two files of plain text
 DEFAULT_COLUMNS = ("source", "target")  # of CSV, JSON lines and Parquet
 # By suffix: what to do with a file that is not text, with one that is not one corpus, and with one that is not lines.
@@ -39,7 +40,8 @@ NOT_TEXT, NOT_PAIRS, STRUCTURED = (
 )
 OPTION = re.compile(r"([a-z]+(?:-[a-z]+)?)=(.*)", re.DOTALL)
 TAG = re.compile(r"[\w.-]{1,40}")
-MIN_WEIGHT, MAX_WEIGHT = 0.001, 1000.0
+OPTIONS = ("weight", "share", "tag", "target-tag", "columns", "weight-column")
+MIN_WEIGHT = 0.001
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class CorpusSpec:
     columns: tuple[str, str] | None = None
     """columns of CSV and Parquet, keys of JSON lines (dotted: translation.en), languages of TMX (en is also en-US) and
     of String Catalogs"""
+    weight_column: str = ""
+    "column, or key of JSON lines, with the weight of each pair, from 0 on, which multiplies that of the corpus"
     share: float | None = None
     "instead of a weight: how much of the target tokens of an epoch comes from this corpus"
 
@@ -78,6 +82,12 @@ class CorpusSpec:
         for tag in (self.tag, self.target_tag):
             if tag and not TAG.fullmatch(tag):
                 raise UsageError(f"{self.name}: a tag is 1 to 40 letters, digits, '-', '_' or '.', not {tag!r}")
+        if self.weight_column and self.format not in WITH_WEIGHTS:
+            raise UsageError(f"{self.name}: weight-column= is for {', '.join(WITH_WEIGHTS)}")
+        if self.weight_column and self.format == ".tsv" and not re.fullmatch("[3-9]|[1-9][0-9]", self.weight_column):
+            raise UsageError(
+                f"{self.name}: the columns of TSV have no names: weight-column=3 is the one behind the target"
+            )
         if self.columns and self.format not in WITH_COLUMNS:
             raise UsageError(
                 f"{self.name}: columns= is for {', '.join(WITH_COLUMNS)}; other files have two fixed sides"
@@ -106,6 +116,7 @@ class CorpusSpec:
             "tag": self.tag,
             "target-tag": self.target_tag,
             "columns": ",".join(self.columns or ()),
+            "weight-column": self.weight_column,
         }
         return (*self.files, *(f"{name}={value}" for name, value in options.items() if value))
 
@@ -146,8 +157,9 @@ def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
     """Return the corpora that a list of words names.
 
     A word is a file, or an option of the corpus before it: `weight=2`, `share=0.25`, `tag=news`, `target-tag=de`,
-    `columns=en,de`. Two files of plain text in a row are a source file and a target file; any other file is a corpus by
-    itself. Raise UsageError where a word is wrong, and where shares leave nothing for a corpus without one.
+    `columns=en,de`, `weight-column=score`. Two files of plain text in a row are a source file and a target file; any
+    other file is a corpus by itself. Raise UsageError where a word is wrong, and where shares leave nothing for a
+    corpus without one.
     """
     check_texts("a corpus", words)
     runs: list[list[str]] = []  # of plain files in a row, or one file of pairs
@@ -200,15 +212,16 @@ def parse_option(word: str, name: str, value: str) -> tuple[str, Any]:
             return name, float(value)
         except ValueError:
             raise UsageError(f"{word}: {name} must be a number above 0, not '{value}'") from None
-    if name in ("tag", "target-tag"):
+    if name in ("tag", "target-tag", "weight-column"):
         if not value:
-            raise UsageError(f"{word}: the tag is missing")
+            raise UsageError(f"{word}: the {'column' if name == 'weight-column' else 'tag'} is missing")
         return name.replace("-", "_"), value
     if name == "columns":
         columns = tuple(value.split(","))
         if len(columns) != 2 or not all(columns):
             raise UsageError(f"{word}: name two columns, source first: columns=en,de")
         return name, columns
-    near = difflib.get_close_matches(name, ("weight", "share", "tag", "target-tag", "columns"), n=1)
-    hint = f"did you mean {near[0]}=?" if near else "there are weight=, share=, tag=, target-tag= and columns="
+    near = difflib.get_close_matches(name, OPTIONS, n=1)
+    names = [f"{option}=" for option in OPTIONS]
+    hint = f"did you mean {near[0]}=?" if near else f"there are {', '.join(names[:-1])} and {names[-1]}"
     raise UsageError(f"{word}: unknown option, {hint} (for a file of that name, write ./{word})")

@@ -26,10 +26,11 @@ SETS = ("train", "dev", "test")
 
 
 class Located(NamedTuple):
-    """Sentence pairs in their order, the document that each belongs to, counted from 0, and notes for the user."""
+    """Sentence pairs in their order, each with its document, counted from 0, and its weight; and notes for the user."""
 
     pairs: list[Pair]
     documents: list[int]
+    weights: list[float]
     notes: list[str]
 
 
@@ -38,14 +39,15 @@ def read_documents(specs: Sequence[CorpusSpec]) -> Located:
 
     A document ends at a blank line and at the end of a file. Raise DragomanError where a corpus cannot be read.
     """
-    located, document = Located([], [], []), 0
+    located, document = Located([], [], [], []), 0
     for spec in specs:
         left_out = LeftOut(spec)
-        for number, source, target in stream_rows(spec, left_out):
+        for number, source, target, weight in stream_rows(spec, left_out):
             has_text = bool(source.strip()), bool(target.strip())
             if all(has_text):
                 located.pairs.append((source, target))
                 located.documents.append(document)
+                located.weights.append(weight)
             elif any(has_text):
                 left_out.add(REASONS["empty"], number)
             else:

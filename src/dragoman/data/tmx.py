@@ -36,8 +36,8 @@ def read_tmx(path: str, columns: tuple[str, str] | None, on_problem: OnProblem) 
             has_text[which] |= bool(side)
             if len(side) > 1:
                 on_problem(Problem("variant", path, number))
-        sides = (join_lines(side[0], path, number, on_problem) if side else "" for side in texts)
-        yield Row(number, *sides)
+        sides = [join_lines(side[0], path, number, on_problem) if side else "" for side in texts]
+        yield Row(number, sides[0], sides[1])
     for column, present in zip(columns or (), has_text, strict=False):
         if not present:
             raise DragomanError(

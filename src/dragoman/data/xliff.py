@@ -48,8 +48,8 @@ def read_xliff(path: str, on_problem: OnProblem) -> Iterator[Row]:
         elif unit.target.strip() and not unit.is_finished:
             on_problem(Problem("unfinished", path, number))
         else:
-            sides = (join_lines(text, path, number, on_problem) for text in (unit.source, unit.target))
-            yield Row(number, *sides)
+            source, target = (join_lines(text, path, number, on_problem) for text in (unit.source, unit.target))
+            yield Row(number, source, target)
 
 
 class Units:

@@ -37,7 +37,8 @@ def read_pairs(spec: CorpusSpec, on_problem: OnProblem) -> Iterator[Row]:
             if len(files) == 2 and len(lines[0]) == len(lines[1]):  # as they are translated
                 yield from (Row(number, *sides) for sides in zip(*lines, strict=True))
             else:
-                yield Row(number, *(join_lines(text, spec.files[0], number, on_problem) for text in pair))
+                source, target = (join_lines(text, spec.files[0], number, on_problem) for text in pair)
+                yield Row(number, source, target)
 
 
 def read_messages(file: str, columns: tuple[str, str] | None, on_problem: OnProblem) -> list[Numbered]:

@@ -101,7 +101,9 @@ class Loop:
         @lru_cache(maxsize=2 if workers else 1)  # workers begin the next epoch early
         def plan(epoch: int) -> Plan:
             settings, lengths = run.config.training, augmentation.lengths(epoch)
-            return plan_batches(lengths, int(settings.batch_tokens), settings.seed, epoch, run.pairs.repeats)
+            return plan_batches(
+                lengths, int(settings.batch_tokens), settings.seed, epoch, run.pairs.repeats, run.pairs.weights
+            )
 
         self.plan = plan
         self.begin_epoch()

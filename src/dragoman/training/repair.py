@@ -13,7 +13,8 @@ from typing import Any
 
 from dragoman.config import RunConfig
 from dragoman.data.corpus import read_corpus
-from dragoman.data.spec import MAX_WEIGHT, CorpusSpec
+from dragoman.data.lines import MAX_WEIGHT
+from dragoman.data.spec import CorpusSpec
 from dragoman.errors import DragomanError, UsageError
 from dragoman.evaluation.metrics import evaluate
 from dragoman.memory import ApprovedPair, Memory
