@@ -51,6 +51,15 @@ def parquet(pairs: Sequence[Pair], kind: pa.DataType | None = None) -> bytes:
     return file.getvalue()
 
 
+def arrow(pairs: Sequence[Pair]) -> bytes:
+    """As Hugging Face's datasets keep tables: a stream."""
+    table = pa.table({side: [pair[n] for pair in pairs] for n, side in enumerate(("source", "target"))})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table, max_chunksize=7)
+    return sink.getvalue().to_pybytes()
+
+
 def tmx(pairs: Sequence[Pair], head: str = "", languages: tuple[str, str] = ("en-US", "ko")) -> bytes:
     def unit(pair: Pair) -> str:
         sides = zip(languages, pair, strict=True)
@@ -119,7 +128,7 @@ def string_catalog(pairs: Sequence[Pair]) -> bytes:
 
 
 WRITERS: dict[str, Callable[[Sequence[Pair]], bytes]] = {
-    "tsv": tsv, "csv": csv_rows, "jsonl": jsonl, "parquet": parquet, "tmx": tmx, "po": po,
+    "tsv": tsv, "csv": csv_rows, "jsonl": jsonl, "parquet": parquet, "arrow": arrow, "tmx": tmx, "po": po,
     "xlf": xliff_12, "xliff": xliff_2, "ts": qt, "xcstrings": string_catalog,
 }  # fmt: skip
 CODECS = {"": None, ".gz": "gzip", ".zst": "zstd"}

@@ -23,7 +23,7 @@ from dragoman.check.rules import RULES
 from dragoman.cli import main
 from dragoman.commands.check import name_locations
 from dragoman.data.corpus import Pair, read_corpus, stream_rows
-from dragoman.data.spec import parse_corpora
+from dragoman.data.spec import MAPPED, parse_corpora
 from dragoman.data.split import read_documents
 from dragoman.demo.phrasebook import Phrasebook, phrasebook
 from dragoman.errors import DragomanError
@@ -131,7 +131,7 @@ def test_check_finds_what_is_wrong_and_nothing_else_and_cleans_it(check, tmp_pat
 @pytest.mark.parametrize("pack", CODECS)
 @pytest.mark.parametrize("kind", WRITERS)
 def test_clean_corpora_have_no_findings(check, tmp_path: Path, kind: str, pack: str):
-    if kind == "parquet" and pack:
+    if f".{kind}" in MAPPED and pack:
         return
     put(tmp_path, {f"a.{kind}{pack}": packed(WRITERS[kind](CLEAN), CODECS[pack])})
     code, report = check(f"a.{kind}{pack}", "--json")

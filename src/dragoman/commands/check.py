@@ -33,7 +33,7 @@ class Options:
     """
 
     corpora: Annotated[tyro.conf.Positional[tuple[str, ...]], Words]
-    "pairs (TSV, CSV, JSONL, Parquet, TMX, PO, XLIFF, TS, XCSTRINGS), or source and target file; plain, .gz or .zst"
+    "pairs (TSV, CSV, JSONL, Parquet, Arrow, TMX, PO, XLIFF, TS, XCSTRINGS), or two texts; plain, .gz, .zst or .zip"
     dev: Annotated[tuple[str, ...], Words] = ()
     "dev pairs: checked as well, also for overlap with the training pairs"
     test: Annotated[tuple[str, ...], Words] = ()
@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> None:
     from dragoman.check.detectors import CheckLimits
     from dragoman.check.page import write_page
     from dragoman.check.report import MAX_LOCATIONS
-    from dragoman.data.lines import FOLDER, no_such_file
+    from dragoman.data.lines import FOLDER, no_such_file, place_of
     from dragoman.data.spec import parse_corpora
     from dragoman.runtime.signals import exit_on_signals
 
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> None:
         raise UsageError("give a corpus: a file of pairs, or a source file and a target file")
     files = [Path(file) for specs in sets.values() for spec in specs for file in spec.files]
     for file in files:
-        if not file.is_file():
+        if not place_of(file)[0].is_file():
             reason = "it is read twice, so it must be a regular file" if file.exists() else no_such_file(str(file))
             if file.is_dir():
                 reason = FOLDER

@@ -32,7 +32,7 @@ class Options:
     """
 
     corpora: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CORPUS ...")]
-    "pairs (TSV, CSV, JSONL, Parquet, TMX, PO, XLIFF, TS, XCSTRINGS), or source and target file; plain, .gz or .zst"
+    "pairs (TSV, CSV, JSONL, Parquet, Arrow, TMX, PO, XLIFF, TS, XCSTRINGS), or two texts; plain, .gz, .zst or .zip"
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
     "folder for train.tsv, dev.tsv and test.tsv"
     dev: int | None = None

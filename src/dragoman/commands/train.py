@@ -18,9 +18,10 @@ class Options:
     """Train a translator on sentence pairs.
 
     It needs pairs to learn from (--train) and pairs to validate on (--dev). Each may be several corpora: files of pairs
-    in TSV, CSV, JSONL, Parquet, TMX, PO, XLIFF, TS or XCSTRINGS, or a source file and a target file. Options such as
-    weight=2 or tag=news may follow each corpus. Ctrl-C saves and stops; rerun the same command to resume. Settings come
-    from the preset, then from a recipe or a file, then from flags, whose `training.` may be left out: --minutes 30.
+    in TSV, CSV, JSONL, Parquet, Arrow, TMX, PO, XLIFF, TS or XCSTRINGS, or a source file and a target file. Options
+    such as weight=2 or tag=news may follow each corpus. Ctrl-C saves and stops; rerun the same command to resume.
+    Settings come from the preset, then from a recipe or a file, then from flags, whose `training.` may be left out:
+    --minutes 30.
 
     $ dragoman train --train pairs.tsv --dev dev.tsv
     $ dragoman train low-resource-30k --train pairs.tsv --dev dev.tsv

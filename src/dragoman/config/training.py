@@ -137,7 +137,7 @@ class RunConfig:
     preset: PresetName = "small"
     "named set of defaults for all other settings"
     train: tuple[str, ...] = ()
-    "pairs to learn from: TSV, CSV, JSONL, Parquet, TMX, PO, XLIFF, TS, XCSTRINGS, or two files (docs/corpora.md)"
+    "pairs to learn from: TSV, CSV, JSONL, Parquet, Arrow, TMX, PO, XLIFF, TS, XCSTRINGS, two texts (docs/corpora.md)"
     dev: tuple[str, ...] = ()
     "sentence pairs to validate on, in the same form"
     languages: str | None = None

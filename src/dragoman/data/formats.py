@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dragoman.data.lines import OnProblem, Row, codec_of, display_path, read_tsv, read_two_files
-from dragoman.data.spec import CorpusSpec
+from dragoman.data.spec import MAPPED, CorpusSpec
 from dragoman.errors import DragomanError
 
 
@@ -14,6 +14,8 @@ def read_rows(spec: CorpusSpec, on_problem: OnProblem) -> Iterator[Row]:
     Raise DragomanError where a file as a whole cannot be read.
     """
     file = spec.files[0]
+    if spec.format in MAPPED and codec_of(file):
+        raise DragomanError(f"{display_path(file)}: tables of {spec.format} are read from the disk; decompress it")
     # Imported only here: the libraries of some formats take a while to load.
     match spec.format:
         case ".ts" | ".xcstrings" | "keys":
@@ -33,11 +35,11 @@ def read_rows(spec: CorpusSpec, on_problem: OnProblem) -> Iterator[Row]:
         case ".parquet":
             from dragoman.data.parquet import read_parquet
 
-            if codec_of(file):
-                raise DragomanError(
-                    f"{display_path(file)}: a Parquet file must not be compressed as a whole; decompress it"
-                )
             return read_parquet(file, spec.columns, on_problem, spec.weight_column)
+        case ".arrow":
+            from dragoman.data.arrow import read_arrow
+
+            return read_arrow(file, spec.columns, on_problem, spec.weight_column)
         case ".tmx":
             from dragoman.data.tmx import read_tmx
 

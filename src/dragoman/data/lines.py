@@ -9,6 +9,8 @@ import contextlib
 import itertools
 import os
 import re
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,7 @@ LONGEST_LINE = 16 << 20  # bytes; a sentence has hundreds
 # times its size, a file of zeros to 1,000 times.
 SPARE = 4 << 20
 RATIO = 200
+BOMB = f"expands to more than {RATIO} times its size, which text never does; decompress it yourself if you trust it"
 ZSTANDARD = "compressed with Zstandard: give it a name that ends in .zst"
 # How files begin that are not text in UTF-8.
 BEGINNINGS = {
@@ -109,14 +112,26 @@ def codec_of(path: str | Path) -> str:
     return CODECS.get(Path(path).suffix.lower(), "")
 
 
+def place_of(path: str | Path) -> tuple[Path, str]:
+    """Return the file on the disk in which a file is, and its name there: '' where it is in no ZIP archive."""
+    for folder in Path(path).parents:
+        if folder.suffix.lower() == ".zip" and folder.is_file():
+            return folder, Path(path).relative_to(folder).as_posix()
+    return Path(path), ""
+
+
 def read_blocks(path: str) -> Iterator[bytes]:
     """Yield the bytes of a file, decompressed.
 
     Raise DragomanError where it cannot be read, is damaged, or expands so much that it may be a decompression bomb.
     """
     codec = codec_of(path)
+    place, member = place_of(path)
     try:
-        with Path(path).open("rb") as file:
+        if member:
+            yield from read_member(place, member)
+            return
+        with place.open("rb") as file:
             if not codec:
                 while block := file.read(BLOCK):
                     yield block
@@ -134,10 +149,7 @@ def read_blocks(path: str) -> Iterator[bytes]:
             while length := unpacked.readinto(buffer):  # where data is damaged, read() would never free its block
                 size += length
                 if size > SPARE + RATIO * file.tell():
-                    raise DragomanError(
-                        f"{display_path(path)}: expands to more than {RATIO} times its size, which text never does; "
-                        "decompress it yourself if you trust it"
-                    )
+                    raise DragomanError(f"{display_path(path)}: {BOMB}")
                 yield bytes(buffer[:length])
     except FileNotFoundError:
         raise DragomanError(f"{display_path(path)}: {no_such_file(str(path))}") from None
@@ -146,6 +158,25 @@ def read_blocks(path: str) -> Iterator[bytes]:
     except OSError as error:
         reason = error.strerror or f"damaged or truncated ({error}); download or compress it again"
         raise DragomanError(f"{display_path(path)}: {reason}") from None
+
+
+def read_member(archive: Path, name: str) -> Iterator[bytes]:
+    """Yield the bytes of a file in a ZIP archive. Raise DragomanError as `read_blocks` does."""
+    path = display_path(f"{archive}/{name}")
+    try:
+        with zipfile.ZipFile(archive) as opened, opened.open(name) as file:
+            most, size = SPARE + RATIO * opened.getinfo(name).compress_size, 0
+            while block := file.read(BLOCK):
+                size += len(block)
+                if size > most:
+                    raise DragomanError(f"{path}: {BOMB}")
+                yield block
+    except KeyError:
+        raise DragomanError(f"{path}: no such file in the archive") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
+        raise DragomanError(f"{path}: damaged or truncated ({error}); download the archive again") from None
+    except (NotImplementedError, RuntimeError):  # another compression; a password
+        raise DragomanError(f"{path}: packed in a way that is not read; unpack the archive first") from None
 
 
 def foreign_beginning(first: bytes) -> str:

@@ -48,24 +48,35 @@ def read_parquet(
             table = ParquetFile(content, read_dictionary=names, pre_buffer=False)
             number = size = 0
             for batch in table.iter_batches(ROWS_IN_MEMORY, columns=[*names, *weights]):
-                sides = [texts_of(batch, name) for name in names]
-                of_rows = field_of(batch, weight_column).to_pylist() if weights else repeat(1.0, len(batch))
-                for source, target, weight in zip(*sides, of_rows, strict=True):
-                    number += 1
-                    size += len(source or "") + len(target or "")
+                for row in rows_of(path, batch, names, weight_column, number, on_problem):
+                    size += len(row.source) + len(row.target)
                     if size > max_size:
                         raise ValueError(BOMB)
-                    if source is None or target is None:
-                        on_problem(Problem("utf-8", path, number, "not UTF-8: write the column as text"))
-                        continue
-                    source, target = (join_lines(text, path, number, on_problem) for text in (source, target))
-                    row = Row(number, source, target)
-                    yield from weighted_row(row, weight, path, on_problem) if weights else (row,)
+                    yield row
+                number += len(batch)
     except FileNotFoundError:
         raise DragomanError(f"{display_path(path)}: no such file") from None
     except (OSError, ValueError, LookupError, pyarrow.ArrowException) as error:
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
         raise DragomanError(f"{display_path(path)}: not a readable Parquet file: {reason}") from None
+
+
+def rows_of(
+    path: str, batch: pyarrow.RecordBatch, names: list[str], weight_column: str, before: int, on_problem: OnProblem
+) -> Iterator[Row]:
+    """Yield the rows of a batch with text in UTF-8.
+
+    names: the columns of source and target; weight_column: '' for none; before: how many rows come before it.
+    """
+    sides = [texts_of(batch, name) for name in names]
+    weights = field_of(batch, weight_column).to_pylist() if weight_column else repeat(1.0, len(batch))
+    for number, (source, target, weight) in enumerate(zip(*sides, weights, strict=True), start=before + 1):
+        if source is None or target is None:
+            on_problem(Problem("utf-8", path, number, "not UTF-8: write the column as text"))
+            continue
+        source, target = (join_lines(text, path, number, on_problem) for text in (source, target))
+        row = Row(number, source, target)
+        yield from weighted_row(row, weight, path, on_problem) if weight_column else (row,)
 
 
 def check_columns(path: str, table: ParquetFile, columns: list[str], weights: list[str], max_size: int) -> None:
@@ -90,8 +101,10 @@ def check_columns(path: str, table: ParquetFile, columns: list[str], weights: li
 
 
 def texts_of(batch: pyarrow.RecordBatch, column: str) -> Iterator[str | None]:
-    """Yield the texts of a column read as a dictionary: '' for null, None for bytes that are not UTF-8."""
+    """Yield the texts of a column: '' for null, None for bytes that are not UTF-8."""
     array = field_of(batch, column)
+    if not pyarrow.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
     distinct = dict(enumerate(map(decode, array.dictionary.cast(pyarrow.binary()).to_pylist())))
     return ("" if index is None else distinct[index] for index in array.indices.to_pylist())
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.config.fields import check_texts
-from dragoman.data.lines import FOLDER, MAX_WEIGHT, codec_of, display_path, no_such_file
+from dragoman.data.containers import files_in, is_container
+from dragoman.data.lines import FOLDER, MAX_WEIGHT, codec_of, display_path, no_such_file, place_of
 from dragoman.errors import DragomanError, UsageError
 
 # One file holds both sides.
-OF_PAIRS = (".tsv", ".csv", ".jsonl", ".parquet", ".tmx", ".po", ".xlf", ".xliff", ".ts", ".xcstrings")
-WITH_COLUMNS = (".csv", ".jsonl", ".parquet", ".tmx", ".xcstrings")  # columns= says which texts are read
+OF_PAIRS = (".tsv", ".csv", ".jsonl", ".parquet", ".arrow", ".tmx", ".po", ".xlf", ".xliff", ".ts", ".xcstrings")
+WITH_COLUMNS = (".csv", ".jsonl", ".parquet", ".arrow", ".tmx", ".xcstrings")  # columns= says which texts are read
 # Messages of programs: two files have the two sides, under the same keys.
 WITH_KEYS = (
     ".json",
@@ -30,7 +31,14 @@ WITH_KEYS = (
     ".resw",
     ".ftl",
 )
-WITH_WEIGHTS = (".tsv", ".csv", ".jsonl", ".parquet")  # weight-column= says where the weights of the pairs are
+WITH_WEIGHTS = (
+    ".tsv",
+    ".csv",
+    ".jsonl",
+    ".parquet",
+    ".arrow",
+)  # weight-column= says where the weights of the pairs are
+MAPPED = (".parquet", ".arrow")  # read from the disk
 WITH_HEADER = ("", ".tsv", ".csv")  # the first row may be the names of the columns; "": two files of plain text
 DEFAULT_COLUMNS = ("source", "target")  # of CSV, JSON lines and Parquet
 # By suffix: what to do with a file that is not text, with one that is not one corpus, and with one that is not lines.
@@ -66,6 +74,8 @@ class CorpusSpec:
     def __post_init__(self) -> None:
         for file in self.files:
             refuse_unreadable(file)
+            if place_of(file)[1] and (codec_of(file) or suffix_of(file) in MAPPED):
+                raise UsageError(f"{display_path(file)}: packed twice; unpack the archive first")
         with_keys = [file for file in self.files if suffix_of(file) in WITH_KEYS]
         if len(self.files) == 2 and len(with_keys) == 1:
             raise UsageError(
@@ -137,7 +147,7 @@ def without_folders(words: Iterable[str]) -> str:
 def check_present(files: Iterable[str]) -> None:
     """Raise DragomanError naming the first of the files that does not exist, or is a folder."""
     for file in files:
-        if not Path(file).is_file():
+        if not place_of(file)[0].is_file():
             raise DragomanError(f"{display_path(file)}: {FOLDER if Path(file).is_dir() else no_such_file(file)}")
 
 
@@ -175,7 +185,7 @@ def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
                 raise UsageError(f"{word}: {' '.join(runs[-1])} already has a {option[1]}")
             options[-1][name] = value
             open_run = False
-        elif suffix_of(word) in OF_PAIRS:
+        elif suffix_of(word) in OF_PAIRS or is_container(word):
             runs.append([word])
             options.append({})
             open_run = False
@@ -187,6 +197,9 @@ def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
             open_run = True
     specs: list[CorpusSpec] = []
     for files, given in zip(runs, options, strict=True):
+        if is_container(files[0]):
+            specs += specs_in(files[0], given)
+            continue
         if len(files) > 1 and len(files) % 2:
             raise UsageError(
                 f"a corpus is one file of pairs, or a source file and a target file, "
@@ -199,6 +212,14 @@ def parse_corpora(words: Sequence[str]) -> tuple[CorpusSpec, ...]:
     if shares and (sum(shares) >= 1 or len(shares) == len(specs)):
         raise UsageError("share= is a part of an epoch: the shares must leave something for a corpus without one")
     return tuple(specs)
+
+
+def specs_in(word: str, options: dict[str, Any]) -> list[CorpusSpec]:
+    """Return the corpora in an archive or a folder, all with the same options. Raise as `files_in` does."""
+    corpora, columns = files_in(word, options.get("columns"), OF_PAIRS)
+    if "share" in options and len(corpora) > 1:
+        raise UsageError(f"{display_path(word)}: share= is for one file, and this has {len(corpora)}")
+    return [CorpusSpec(files, **{**options, "columns": columns}) for files in corpora]
 
 
 def parse_option(word: str, name: str, value: str) -> tuple[str, Any]:

@@ -1,0 +1,79 @@
+"""Find the files of a corpus in a ZIP archive, such as OPUS offers, and in a folder of Hugging Face's datasets.
+
+A file in an archive is named as if the archive were a folder: `books.zip/Books.de-en.en`.
+"""
+
+import itertools
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from dragoman.data.lines import codec_of, display_path, is_language
+from dragoman.errors import DragomanError, UsageError
+
+Columns = tuple[str, str] | None
+SHOWN = 6  # names in a message
+TABLES = ("*.arrow", "*.parquet", "data/*.parquet")
+
+
+def is_container(word: str) -> bool:
+    """Return whether a word names an archive, or a folder with the tables of a dataset."""
+    path = Path(word)
+    if path.suffix.lower() == ".zip":
+        return not path.is_dir()
+    return (path / "dataset_dict.json").is_file() or any(any(path.glob(pattern)) for pattern in TABLES)
+
+
+def files_in(word: str, columns: Columns, of_pairs: Sequence[str]) -> tuple[list[tuple[str, ...]], Columns]:
+    """Return the files of each corpus in a container, and the columns that are left to choose in them.
+
+    columns: as given; of two texts in an archive they name the languages, and nothing is left to choose. of_pairs: the
+    suffixes of files with both sides. Raise UsageError where it is not clear which files are meant, DragomanError for
+    an archive that is missing or damaged.
+    """
+    if Path(word).is_dir():
+        return [(file,) for file in tables_in(Path(word))], columns
+    try:
+        with zipfile.ZipFile(word) as archive:
+            names = [info.filename for info in archive.infolist() if not info.is_dir()]
+    except FileNotFoundError:
+        raise DragomanError(f"{display_path(word)}: no such file") from None
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise DragomanError(f"{display_path(word)}: not a readable ZIP archive: {error}") from None
+    both = [name for name in names if Path(name).suffix.lower() in of_pairs and not codec_of(name)]
+    if len(both) == 1:
+        return [(f"{word}/{both[0]}",)], columns
+    texts = {
+        language: [name for name in names if Path(name).suffix.lower() == f".{language.lower()}"]
+        for language in columns or ()
+    }
+    if columns and not both and all(len(files) == 1 for files in texts.values()):
+        return [tuple(f"{word}/{files[0]}" for files in texts.values())], None
+    raise UsageError(f"{display_path(word)}: {advise(word, names, both)}")
+
+
+def advise(word: str, names: list[str], both: list[str]) -> str:
+    """Return what to name instead of an archive with these files, of which some have both sides."""
+    if both:
+        return f"several corpora in it; name those that you mean: {' '.join(f'{word}/{name}' for name in both[:SHOWN])}"
+    for one_side, other in itertools.combinations(names, 2):
+        languages = [Path(name).suffix[1:] for name in (one_side, other)]
+        if Path(one_side).stem == Path(other).stem and all(map(is_language, languages)):
+            orders = " or ".join(f"columns={','.join(order)}" for order in (languages, languages[::-1]))
+            return f"two texts in it; say which is the source: {orders}"
+    some = " ".join(f"{word}/{name}" for name in names[:SHOWN])
+    return f"no corpus that is told by its names; name a file in it, or two: {some}"
+
+
+def tables_in(folder: Path) -> list[str]:
+    """Return the tables of a dataset, in their order. Raise UsageError where they are of several splits."""
+    if (folder / "dataset_dict.json").is_file():
+        splits = [str(path) for path in sorted(folder.iterdir()) if path.is_dir()]
+        raise UsageError(f"{display_path(str(folder))}: several splits in it; name one of them: {' '.join(splits)}")
+    files = next(files for pattern in TABLES if (files := sorted(folder.glob(pattern))))
+    if len(splits := sorted({file.name.split("-")[0] for file in files})) > 1:
+        raise UsageError(
+            f"{display_path(str(folder))}: several splits in it ({', '.join(splits)}); name the files that you mean: "
+            f"{' '.join(map(str, files[:SHOWN]))}"
+        )
+    return list(map(str, files))
