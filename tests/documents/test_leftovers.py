@@ -10,6 +10,7 @@ from test_apps import filled
 from test_archives import ARCHIVES, docx
 
 from dragoman.documents import read_document
+from dragoman.documents.document import Skipped
 
 
 @pytest.mark.parametrize(
@@ -110,3 +111,30 @@ def test_insertion_of_which_no_word_is_left_is_dropped(word: str):
         body = archive.read("word/document.xml").decode()
     assert "cat" in body
     assert ("<w:ins" in body, "</w:ins>" in body) == (bool(word), bool(word))
+
+
+@pytest.mark.parametrize(
+    ("flags", "source", "translation", "is_kept"),
+    [
+        ("c-format", "%d of %s", "%s von %d", True),
+        ("c-format", "%d of %s", "%d von", False),
+        ("c-format", "%1$s of %2$-5ld", "%2$-5ld von %1$s", True),
+        ("c-format", "50%% of %s", "50% von %s", False),  # "% v" is no directive of C, but msgfmt refuses it
+        ("python-format", "%(name)s", "%(Name)s", False),
+        ("python-brace-format, no-wrap", "{n} files", "{n} Dateien", True),
+        ("python-brace-format", "{n} files", "Dateien", False),
+        ("no-c-format", "100% sure", "sicher", True),
+        ("", "%d of %s", "%d von", True),
+    ],
+)
+def test_flags_of_a_message_decide_what_its_translation_must_have(
+    flags: str, source: str, translation: str, is_kept: bool
+):
+    catalogue = f'#, {flags}\nmsgid "{source}"\nmsgstr ""\n'
+    document = read_document(catalogue.encode(), ".po")
+    refused: list[Skipped] = []
+    document.changes([translation], refused=refused)
+    assert [reason for _, reason in refused] == ([] if is_kept else [refused[0].reason])
+    assert is_kept or "other directives" in refused[0].reason
+    assert (f'"{translation}"' in document.fill([translation]).decode()) == is_kept
+    assert f'"{translation}"' in document.fill([translation], unsure={0}).decode()  # fuzzy: somebody reviews it

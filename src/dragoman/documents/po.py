@@ -32,6 +32,15 @@ LINE = re.compile(
     re.VERBOSE,
 )
 LIMIT = re.compile(r"\bmax[\w .-]{0,9}(?:length|width|chars|characters)\b\W{0,3}(\d{1,5})\b", re.IGNORECASE)
+# What a program puts a value in place of, by the flag of its messages. A message that says no-c-format has none.
+PRINTF = re.compile(
+    r"%(?:\d+\$|\(\w+\))?[-+ #0'I]*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh|ll|[hlqjztL])?[diouxXeEfFgGaAcCsSpnrm@]|%%"
+)
+BRACES = re.compile(r"\{[^{}]*\}")
+DIRECTIVES = {
+    **dict.fromkeys(("c-format", "objc-format", "php-format", "perl-format", "python-format", "lua-format"), PRINTF),
+    **dict.fromkeys(("python-brace-format", "csharp-format", "perl-brace-format"), BRACES),
+}
 PLURAL = re.compile(r"^Plural-Forms:[^\n]{0,80}?\bplural\s*=([^;\n]{1,500})", re.MULTILINE | re.IGNORECASE)
 
 
@@ -44,7 +53,7 @@ class Message:
     fuzzy: bool = False
     limit: int = 0  # how many characters its translations may have, as a comment says
     stale: bool = False  # whether it is a guess of msgmerge: the message has changed since it was translated
-    is_icu: bool = False  # by its flag
+    flags: frozenset[str] = frozenset()
     mark: tuple[int, str] | None = None  # where a mark is inserted that makes it fuzzy, and the mark
 
     def add(self, key: str, span: Span, string: str) -> None:
@@ -139,7 +148,7 @@ def messages(original: str) -> Iterator[Message]:
         elif comment.startswith("#,"):
             flags = re.split(r"[,\s]+", comment)
             message.fuzzy = message.fuzzy or "fuzzy" in flags
-            message.is_icu = message.is_icu or "icu-message-format" in flags
+            message.flags |= {*flags}
         offset += len(line) + 1
     if message.complete:
         yield message
@@ -182,6 +191,7 @@ def missing_translations(
     anew = message.stale or config.all
     empty = sorted((key for key in keys if anew or not message.strings[key]), key=lambda key: message.spans[key])
     is_plural = "msgid_plural" in message.strings
+    singular = polib.unescape(message.strings["msgid"])
     if is_plural:
         forms = [key[len("msgstr[") : -1] or "0" for key in empty]
         if by_form and len(empty) == len(keys):  # xgettext writes two forms, whatever the language
@@ -189,8 +199,7 @@ def missing_translations(
         numbers = {form: by_form.get(form) or ([1] if form == "0" and len(keys) > 1 else [2]) for form in forms}
         phrase = Phrase(worded(message.choice, config, by_category=numbers), str)
     else:
-        singular = polib.unescape(message.strings["msgid"])
-        phrase = phrase_of(singular, config, message.is_icu or bool(COMPLEX.search(singular)))
+        phrase = phrase_of(singular, config, "icu-message-format" in message.flags or bool(COMPLEX.search(singular)))
     if not phrase.texts:
         return
     spans = [message.spans[key] for key in empty]
@@ -209,6 +218,12 @@ def missing_translations(
             yield quote(text, end)
             position = span.end if span else position
 
+    def render_sure(translations: Sequence[str]) -> Content:
+        """Return what `render` does, unless the flags of the message forbid it."""
+        if not is_plural:
+            check_directives(message.flags, singular, write(phrase.translated(translations)))
+        return render(translations)
+
     passage = Passage(spans[0].start, spans[-1].end, phrase.texts, render, limit=message.limit)
     assert message.mark  # for it has a keyword
     start, mark = message.mark
@@ -216,7 +231,14 @@ def missing_translations(
         yield replace(passage, marked=passage)
         return
     marked = replace(passage, start=start, render=partial(render_marked, mark, Span(start, passage.start), passage))
-    yield replace(passage, marked=marked)
+    yield replace(passage, render=render_sure, marked=marked)
+
+
+def check_directives(flags: frozenset[str], source: str, translation: str) -> None:
+    """Raise ValueError where a translation has other directives than the message, by the flags of the message."""
+    for flag in flags & DIRECTIVES.keys():
+        if Counter(DIRECTIVES[flag].findall(source)) != Counter(DIRECTIVES[flag].findall(translation)):
+            raise ValueError(f"its translation has other directives, which {flag} forbids")
 
 
 def render_marked(mark: str, before: Span, passage: Passage, translations: Sequence[str]) -> Content:
