@@ -419,6 +419,7 @@ def accuracy(model: Model, sources: list[Ids], targets: list[Ids], which: Alignm
     return sum(right) / len(right)
 
 
+@pytest.mark.slow
 def test_word_by_word_model_aligns_at_its_measured_head():
     sources, targets = word_by_word(1600, "backwards")
     model = learn(sources, targets, 250)

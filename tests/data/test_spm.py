@@ -217,6 +217,7 @@ def test_hostile_file_costs_little(tmp_path: Path, name: str):
     tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_changed_bytes_are_refused_or_come_through_as_the_library_reads_them():
     """What is let through never makes the library fail: it loads, and cuts every line."""
     random, lines, through = Random(0), nasty_lines(60), 0

@@ -60,6 +60,7 @@ def test_texts_come_back_and_nothing_in_them_is_more_than_text(each: Tokenizer, 
     assert each.encode_with_dropout(text, 0.0, Random(1)) == ids  # our own merging, and that of the library
 
 
+@pytest.mark.slow
 def test_characters_of_unicode_all_come_back(tokenizer: Tokenizer):
     scalars = [*range(0xD800), *range(0xE000, 0x110000)]
     chunks = ["".join(map(chr, scalars[i : i + 4096])) for i in range(0, len(scalars), 4096)]

@@ -1412,6 +1412,7 @@ def test_message_in_a_thousand_forms_does_not_multiply_the_catalogue():
     assert sum(map(len, texts)) <= len(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "frame", "unit"), LONG)
 def test_time_for_one_long_part_grows_with_its_length(suffix: str, frame: str, unit: str):
     assert not grows_too_fast(lambda count: seconds(suffix, frame.format(unit * count)), 10_000)

@@ -264,6 +264,7 @@ def unsure(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_program_for_transformers_ranks_as_translate_does(unsure: Path, pairs, tmp_path: Path):
     """The control: by transformers' own length penalty, others are best."""
     export_model(unsure, "huggingface", tmp_path / "out")

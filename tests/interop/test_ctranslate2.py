@@ -569,6 +569,7 @@ def test_run_folder_stands_for_its_best_model(trained: Path, tmp_path: Path, sou
     assert_same(native.search(sources[:5], GREEDY), engine.search(sources[:5], GREEDY))
 
 
+@pytest.mark.slow
 def test_library_is_imported_when_it_is_used():
     loaded = "print('ctranslate2' in sys.modules)"
     code = f"import sys, dragoman.interop.ctranslate2.cache as cache; {loaded}; cache.import_ctranslate2(); {loaded}"

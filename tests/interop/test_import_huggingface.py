@@ -167,6 +167,7 @@ SHARES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(" | ".join({*SHARES} - {"a pickle"}), SHARES))
 def test_matrices_are_one_where_their_numbers_are(name: str, tmp_path: Path):
     marian_folder(tmp_path / "their", **MARIAN[name])

@@ -152,6 +152,7 @@ later.join()
 """
 
 
+@pytest.mark.slow
 def test_crowd_forms_its_teams_whatever_number_of_threads_the_process_has():
     """Three teams of two threads each, also in a server, which has set the number of its requests to one."""
     ran = subprocess.run([sys.executable, "-c", CROWDS], capture_output=True, text=True, check=True)

@@ -79,6 +79,7 @@ def test_replicas_are_as_many_as_cores_unless_the_settings_say_otherwise(trained
         replace(CONFIG, replicas=2)
 
 
+@pytest.mark.slow
 def test_batched_answers_are_those_of_texts_alone(served: Served, pairs: Sequence[Pair]):
     texts = [f"{source} {{n{number}}}" for number, (source, _) in enumerate(pairs[:40])]
     alone = {text: served.translator.translate(text).text for text in texts}

@@ -338,6 +338,7 @@ def test_find_takes_linear_time_for_any_text(units: list[str]):
     assert not grows_too_fast(seconds, 8_000)
 
 
+@pytest.mark.slow
 def test_time_that_is_not_linear_is_seen():
     """The control for the tests beside it: a pattern that reads to the end from each pair of places to begin.
 

@@ -339,6 +339,7 @@ def test_ctranslate2_says_none_of_them_either(imported: Path, monkeypatch: pytes
     assert not {token for one in found for own in one.tokens for token in own} & {*native.tokenizers.target.suppressed}
 
 
+@pytest.mark.slow
 def test_sentencepiece_folder_is_trained_on_and_does_everything(
     imported: Path, pairs: list[Pair], tmp_path: Path, dragoman
 ):
