@@ -66,7 +66,7 @@ FLAGS = {
     + "--batches --gather --beam --max-beam --patience --deadline --max-wait --requests --cache --texts "
     + "--characters --rate --keep --min-confidence --inspect-tokens --api-keys --open --host-name --allow-origin "
     + "--proxy --state --suggestions --memory --runs --grace --new-key",
-    "plot": "--out --against",
+    "plot": "--out --against --language",
     "verify": "--json",
     "average": "--out --last --all",
     "evaluate": "-m --model --translations --ensemble --memory --device --threads --tokenize -o --output --sentences "
@@ -78,7 +78,7 @@ FLAGS = {
     "info": "--preset --vocabulary --diagram --system --json",
     "insight": "--pairs --sentence --subwords --out --language --threads",
     "inspect": "-m --model --translation --tag --target-tag --memory --out --html --model-page --json --view --sample "
-    + f"--kind --layer --head --aggregate --subwords --threads {ONE_BEST.replace('--split', '')}",
+    + f"--kind --layer --head --aggregate --subwords --language --threads {ONE_BEST.replace('--split', '')}",
     "trace": "-m --model --memory --translation --tag --target-tag --count --out --json --repair --run --minutes "
     + f"--threads --quiet {ONE_BEST}",
     "lab": "--quick --out --seeds --language --threads --train --dev --test",

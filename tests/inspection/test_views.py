@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 from xml.etree import ElementTree
 
+import matplotlib
 import numpy as np
 import pytest
 import torch
@@ -21,6 +22,7 @@ from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizer import Tokenizer
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import UsageError
+from dragoman.inspection import CATALOGUE
 from dragoman.inspection.figure import (
     Figure,
     check_format,
@@ -32,6 +34,7 @@ from dragoman.inspection.heads import head_statistics
 from dragoman.inspection.inspect import inspect
 from dragoman.inspection.inspection import KINDS, Inspection
 from dragoman.inspection.plots.positions import added_positions, position_figure
+from dragoman.inspection.plots.training import Metrics, draw_curves
 from dragoman.inspection.views import (
     View,
     draw_cross_attention,
@@ -41,6 +44,7 @@ from dragoman.model import build
 from dragoman.model.positions import POSITIONS, Positions, Sinusoidal
 from dragoman.model_folder import write_model
 from dragoman.storage.writing import new_folder
+from dragoman.text.speech import Say, speaker
 from dragoman.translation.safeguards import NO_SAFEGUARDS
 from dragoman.translation.translator import Translator
 
@@ -380,3 +384,43 @@ def test_model_without_attention_has_no_picture(tokenizer: Tokenizer):
         build(RecurrentConfig(cell="gru", d_model=16, attention="none"), len(tokenizer)).eval(), tokenizer
     )
     assert inspect(plain, SENTENCE, TRANSLATION)._repr_png_() is None
+
+
+@pytest.mark.parametrize("name", [view for view in VIEWS if view != "memory"])
+def test_figure_in_korean_has_no_english_but_the_words_of_the_sentence(translator: Translator, name: View, tmp_path):
+    inspection = inspect(translator, "The head layer value.", name="value")
+    said: list[str] = []
+
+    def say(text: str) -> str:
+        said.append(speaker("ko", CATALOGUE)(text))
+        return said[-1]
+
+    for kind in ("cross", "encoder") if name in ("map", "grid", "heads", "stages", "lines") else ("cross",):
+        save(view_figure(translator, inspection, name, kind), tmp_path / "ko.svg", say)
+    assert said
+    for text in said:
+        ours = re.sub(r"“.*?”|dragoman [\w.]+|모델 \S+", "", text)
+        assert not re.search("[A-Za-z]{3}", ours), text
+    labels = save_svg(view_figure(translator, inspection, name), tmp_path / "ko.svg", say)
+    if name in ("map", "occlusion"):  # words of the sentence that are words of ours, too
+        assert {"head", "layer"} <= labels
+
+
+def save_svg(figure: Figure, path: Path, say: Say) -> set[str]:
+    """Save a figure and return its texts, first words alone."""
+    with warnings.catch_warnings(), matplotlib.rc_context({"svg.fonttype": "none"}):
+        save(figure, path, say)
+    texts = ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")
+    return {"".join(text.itertext()).split(" ")[0] for text in texts}
+
+
+def test_curves_in_korean_keep_the_names_of_runs(tmp_path: Path):
+    rows = {("step", step): {"step": step, "loss": 3.0, "rate": 1e-3, "tokens_per_second": 9.0} for step in (1, 2)}
+    rows |= {("validation", 2): {"step": 2, "loss": 3.0, "bleu": 9.0, "chrf": 30.0}}
+    for language, title in (("en", "Learning rate"), ("ko", "학습률")):
+        with matplotlib.rc_context({"svg.fonttype": "none"}):
+            draw_curves({"step": Metrics(rows, [])}, tmp_path / "curves.svg", say=speaker(language, CATALOGUE))
+        svg = (tmp_path / "curves.svg").read_text("utf-8")
+        assert title in svg
+        assert ">step<" in svg  # the name of the run
+    assert not re.search(r">(Dev|Target|Training|Learning)", svg)

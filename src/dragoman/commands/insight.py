@@ -3,12 +3,13 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from dragoman.commands import folders_first, parse, set_threads
 from dragoman.errors import DragomanError, UsageError, plural
+from dragoman.text.speech import Language, speaker
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Options:
     "show subwords instead of words"
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("insight.html")
     "page (.html) or figure (.svg, .png, .pdf) to write"
-    language: Literal["en", "ko"] = "en"
+    language: Language = "en"
     "language of the figure and of the summary; the page has both"
     threads: int | None = None
     "CPU threads; default: one for each core that this process may use"
@@ -48,7 +49,6 @@ def main(arguments: list[str]) -> None:
     from dragoman.inspection.history import read_history
     from dragoman.storage.output import require_no_folder
     from dragoman.storage.writing import replace_file
-    from dragoman.text.speech import speaker
     from dragoman.training.checkpoint import by_step, lasting_checkpoints
     from dragoman.training.resume import read_run_config
 

@@ -11,6 +11,7 @@ import tyro
 from dragoman.commands import Model, OneBestSearchConfig, check_seed, no_tag_warning, parse, print_json, set_threads
 from dragoman.config.search import SearchConfig, Split
 from dragoman.errors import DragomanError, UsageError
+from dragoman.text.speech import Language, speaker
 
 if TYPE_CHECKING:
     from dragoman.inspection.figure import Figure
@@ -90,6 +91,8 @@ class Options:
     "combine the maps of all layers, or of --layer, into one; rollout: from the first layer up to --layer"
     subwords: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "show subwords instead of words"
+    language: Language = "en"
+    "language of the figure; pages have both"
     threads: int | None = None
     "CPU threads; default: one for each core that this process may use"
     search: Annotated[SearchConfig, tyro.conf.arg(name="", constructor=UnsplitSearchConfig)] = UnsplitSearchConfig()
@@ -102,6 +105,7 @@ def main(arguments: list[str]) -> None:
     out = options.out or (None if any(pages) or options.json else Path(f"{options.view}.svg"))
     check_options(options, out)
     set_threads(options.threads)
+    from dragoman.inspection import CATALOGUE
     from dragoman.inspection.figure import check_format, save
     from dragoman.inspection.inspect import inspect
     from dragoman.storage.output import require_no_folder
@@ -112,11 +116,12 @@ def main(arguments: list[str]) -> None:
         check_format(out)
     for page in filter(None, pages):
         require_no_folder(page)
+    say = speaker(options.language, CATALOGUE)
     translator = Translator.load(options.model, options.search, memory=options.memory, target_tag=options.target_tag)
     name = Path(options.model).absolute().name
     if options.sample:
         assert out
-        save(head_table_of_pairs(translator, options.sample, options.kind, name), out)
+        save(head_table_of_pairs(translator, options.sample, options.kind, name), out, say)
         print(out)
         return
     if warning := no_tag_warning(options.model, translator, [options.tag], "choose it with --tag"):
@@ -127,7 +132,7 @@ def main(arguments: list[str]) -> None:
         from dragoman.inspection.views import view_figure
 
         chosen = options.view, options.kind, options.layer, options.head, options.aggregate
-        save(view_figure(translator, inspection, *chosen, subwords=options.subwords), out)
+        save(view_figure(translator, inspection, *chosen, subwords=options.subwords), out, say)
         files.append(out)
     if options.html:
         from dragoman.inspection.page import inspection_page

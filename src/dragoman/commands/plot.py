@@ -9,6 +9,7 @@ import tyro
 
 from dragoman.commands import folders_first, parse
 from dragoman.errors import DragomanError, UsageError
+from dragoman.text.speech import Language, speaker
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Options:
     "figure to draw: .svg, .png or .pdf"
     against: Literal["steps", "time", "tokens"] = "steps"
     "draw against steps, time spent in training, or target tokens seen"
+    language: Language = "en"
+    "language of the titles"
 
 
 def main(arguments: list[str]) -> None:
@@ -36,6 +39,7 @@ def main(arguments: list[str]) -> None:
     if not options.runs:
         raise UsageError("give a run folder: dragoman plot runs/mine")
     from dragoman.data.corpus import name_lines
+    from dragoman.inspection import CATALOGUE
     from dragoman.inspection.figure import check_format
     from dragoman.inspection.plots.training import Metrics, draw_curves, names_of, read_metrics
 
@@ -54,5 +58,5 @@ def main(arguments: list[str]) -> None:
             print(f"{folder / 'metrics.jsonl'}: skipped {name_lines(damaged)}: damaged", file=sys.stderr)
     if not runs:
         raise DragomanError("no run to draw")
-    draw_curves(runs, options.out, options.against)
+    draw_curves(runs, options.out, options.against, speaker(options.language, CATALOGUE))
     print(options.out)

@@ -26,6 +26,7 @@ NOT_IN_SVG = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]
 MAX_INCHES = 30.0  # with more rows or columns than fit, cells and letters get smaller
 LETTERS_PER_INCH = 15  # of a caption
 NOTEBOOK_DPI = 80
+HEADING = "heading"  # the gid of cells of tables whose text is of this program, not of a sentence
 
 
 @dataclass(frozen=True)
@@ -100,16 +101,19 @@ def check_format(path: Path) -> None:
         raise UsageError(f"{path}: a figure's name must end in one of {', '.join(FORMATS)}")
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Draw a figure to a file. Raise UsageError for an unknown suffix, DragomanError without matplotlib."""
+def save(figure: Figure, path: Path, say: Say = say_english) -> None:
+    """Draw a figure to a file, its words in the language of `say`.
+
+    Raise UsageError for an unknown suffix, DragomanError without matplotlib.
+    """
     check_format(path)
-    replace_file(path, render(figure, path.suffix[1:].lower(), dpi=150), shared=True)
+    replace_file(path, render(figure, path.suffix[1:].lower(), dpi=150, say=say), shared=True)
 
 
-def render(figure: Figure, form: str, dpi: int) -> bytes:
+def render(figure: Figure, form: str, dpi: int, say: Say = say_english) -> bytes:
     """Draw a figure, its caption below it, as 'svg', 'png' or 'pdf', and leave matplotlib's settings as they are.
 
-    dpi: dots to an inch. Raise DragomanError where matplotlib is not installed.
+    dpi: dots to an inch; say: says our words in a language. Raise DragomanError where matplotlib is not installed.
     """
     settings = drawing_settings()
     import matplotlib
@@ -119,11 +123,26 @@ def render(figure: Figure, form: str, dpi: int) -> bytes:
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         canvas = Canvas(figsize=figure.size, layout="constrained")
         figure.draw(canvas)
+        say_words(canvas, say)
         if figure.caption:
-            canvas.supxlabel(wrap_caption(figure.caption, figure.size[0]), fontsize=8)
+            canvas.supxlabel(wrap_caption(say(figure.caption), figure.size[0]), fontsize=8)
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # matplotlib draws a box instead
         canvas.savefig(content, format=form, dpi=dpi)
     return content.getvalue()
+
+
+def say_words(canvas: Any, say: Say) -> None:
+    """Replace the words of a drawn figure that are ours by what `say` says; all others are those of sentences and runs.
+
+    Ours are titles, the names of axes, the legends of axes, and cells of tables with the gid HEADING.
+    """
+    texts = [canvas._suptitle] if canvas._suptitle else []
+    for axes in canvas.axes:
+        texts += [axes.title, axes._left_title, axes.xaxis.label, axes.yaxis.label]
+        texts += axes.get_legend().get_texts() if axes.get_legend() else []
+    texts += [cell.get_text() for cell in canvas.findobj(lambda artist: artist.get_gid() == HEADING)]
+    for text in texts:
+        text.set_text(say(text.get_text()))
 
 
 def wrap_caption(caption: str, width: float) -> str:
@@ -149,12 +168,10 @@ def map_figure(
     title: str,
     caption: str = "",
     scale: Scale = WEIGHTS,
-    say: Say = say_english,
 ) -> Figure:
     """Return a map of values (rows, columns) with labels; in small maps each number that is not near 0 is written.
 
-    say: says title, caption and scale in a language. Raise ValueError where the labels are not as many as rows and
-    columns.
+    Raise ValueError where the labels are not as many as rows and columns.
     """
     if tuple(values.shape) != (len(rows), len(columns)):
         raise ValueError(f"weights are {tuple(values.shape)}, labels {len(rows)} and {len(columns)}")
@@ -172,13 +189,13 @@ def map_figure(
         axes.set_yticks(range(len(rows)), [shorten_label(label) for label in rows], fontsize=letters)
         axes.xaxis.tick_top()
         axes.tick_params(length=0)
-        axes.set_title(say(title), fontsize=11)
+        axes.set_title(title, fontsize=11)
         if numbered:
             write_numbers(axes, image, values, with_sign=scale.low < 0)
-        figure.colorbar(image, ax=axes, shrink=0.8, label=say(scale.name))
+        figure.colorbar(image, ax=axes, shrink=0.8, label=scale.name)
 
     width, height = (min(max(side, 4.0), MAX_INCHES) for side in natural)
-    return Figure(say(caption), draw, (width, height))
+    return Figure(caption, draw, (width, height))
 
 
 def draw_image(axes: Any, values: Tensor, scale: Scale) -> Any:

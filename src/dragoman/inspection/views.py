@@ -30,7 +30,7 @@ from dragoman.inspection.stages import head_stages
 from dragoman.model import Model
 from dragoman.model.attention import decoder_mask, padding_mask
 from dragoman.model.capture import AttentionKind
-from dragoman.text.speech import Language, Say, say_english, speaker
+from dragoman.text.speech import Language, speaker
 from dragoman.translation.translator import Translator
 
 View = Literal[
@@ -84,8 +84,7 @@ def draw_cross_attention(
     the source.
     """
     inspection = inspect(translator, text, translation)
-    say = speaker(language, CATALOGUE)
-    save(attention_map(inspection, "cross", layer, head, subwords=subwords, say=say), path)
+    save(attention_map(inspection, "cross", layer, head, subwords=subwords), path, speaker(language, CATALOGUE))
     return inspection.target.text
 
 
@@ -103,18 +102,16 @@ def attention_map(
     aggregate: Aggregate | None = None,
     *,
     subwords: bool = False,
-    say: Say = say_english,
 ) -> Figure:
     """Return one map: an aggregate, or else `head`, or the mean of all heads, of `layer`, or of the last layer.
 
-    layer and head count from 1; say: says its words in a language. Raise UsageError for those that the model does not
-    have.
+    layer and head count from 1. Raise UsageError for those that the model does not have.
     """
     if aggregate is None and layer is None:
         layer = len(inspection.maps(kind)) or None
     shown = inspection.map(kind, layer, head, aggregate or "mean", subwords=subwords)
     caption = f"{shown.caption}; {caption_end(inspection)}"
-    return map_figure(shown.weights, shown.rows, shown.columns, shown.title, caption, say=say)
+    return map_figure(shown.weights, shown.rows, shown.columns, shown.title, caption)
 
 
 def attention_grid(inspection: Inspection, kind: AttentionKind, *, subwords: bool = False) -> Figure:

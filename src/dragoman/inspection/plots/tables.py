@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dragoman.inspection.figure import MAX_INCHES, Figure, shorten_label, two_digits
+from dragoman.inspection.figure import HEADING, MAX_INCHES, Figure, shorten_label, two_digits
 from dragoman.inspection.inspection import Position
 
 MAX_ROWS, MAX_POSITIONS = 64, 48
@@ -33,15 +33,17 @@ def number_table(
         drawn = axes.table(
             cellText=[["" if math.isnan(value) else two_digits(value) for value in row] for row in shown],
             cellColours=[[blues(PALEST * shade) for shade in row] for row in zip(*shades, strict=True)],
-            rowLabels=[f"{name}  " for name in names[:MAX_ROWS]],
+            rowLabels=names[:MAX_ROWS],
             colLabels=list(columns),
             cellLoc="right",
             bbox=(0, 0, 1, 1),
         )
         drawn.auto_set_font_size(False)
         drawn.set_fontsize(8)
-        for cell in drawn.get_celld().values():
+        for (row, column), cell in drawn.get_celld().items():
             cell.set_linewidth(0.3)
+            if row == 0 or column < 0:
+                cell.set_gid(HEADING)
 
     return Figure(caption, draw, (2.5 + 1.15 * len(columns), min(1.6 + 0.24 * (len(shown) + 1), MAX_INCHES)))
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dragoman.errors import DragomanError
-from dragoman.inspection.figure import check_format, pyplot
+from dragoman.inspection.figure import check_format, pyplot, say_words
 from dragoman.model_folder.manifest import refuse_links_out
+from dragoman.text.speech import Say, say_english
 
 Against = Literal["steps", "time", "tokens"]
 
@@ -102,8 +103,8 @@ def names_of(runs: Sequence[Path]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(run) for run in runs]
 
 
-def draw_curves(runs: dict[str, Metrics], path: Path, against: Against = "steps") -> None:
-    """Draw the curves of `runs`, by name, to a file whose format is its suffix.
+def draw_curves(runs: dict[str, Metrics], path: Path, against: Against = "steps", say: Say = say_english) -> None:
+    """Draw the curves of `runs`, by name, to a file whose format is its suffix. say: says the titles in a language.
 
     Raise UsageError for another format, DragomanError for a run that recorded nothing against that axis.
     """
@@ -146,6 +147,7 @@ def draw_curves(runs: dict[str, Metrics], path: Path, against: Against = "steps"
             right.tick_params(labelsize=8)
     handles = [plt.Line2D([], [], label=name, **style(index)) for index, name in enumerate(runs)]
     figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False, fontsize=9)
+    say_words(figure, say)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     plt.close(figure)
