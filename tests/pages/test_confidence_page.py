@@ -110,7 +110,9 @@ def test_text_that_is_left_out_has_a_note(visit, sure_models: Models):
     with running(sure_models, replace(CONFIG, min_confidence=1.0)) as strict:
         page = visit("#source=en&target=ko", at=strict)
         page.type(TEXTS[0])
-        page.tab.get_by_text("The model is unsure of it: check it, or write it yourself.").wait_for()
+        page.tab.get_by_text(
+            "Unlike the texts that the model has learned from: check it, or write it yourself."
+        ).wait_for()
         assert page.lines() == [""]
         assert page.problems() == []
 

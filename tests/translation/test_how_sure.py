@@ -8,13 +8,17 @@ from pathlib import Path
 import pytest
 
 from dragoman import SearchConfig
+from dragoman.commands.translate.report import TranslationReport
 from dragoman.confidence.estimate import Confidence, Estimate
+from dragoman.console import LineProgress
 from dragoman.decoding.search import Hypothesis, length_penalty
 from dragoman.errors import UsageError
 from dragoman.model_folder import fetch_model, verify_files
+from dragoman.text.extent import SourceExtent
 from dragoman.text.known_words import KnownWords
 from dragoman.text.word_forms import WordForms, forms_of
 from dragoman.translation.safeguards import Safeguards, replace_worse
+from dragoman.translation.segment_search import UNSURE
 from dragoman.translation.segments import Candidate
 from dragoman.translation.translator import Translator
 
@@ -155,6 +159,17 @@ def test_translate_prints_the_confidence(measured: Path, dragoman: Callable, pai
     plain = dragoman("translate", *flags[:-1], "--output-format", "jsonl")
     assert "confidence" not in plain.out
     assert "to read first" not in plain.err
+
+
+@pytest.mark.parametrize(("unsure", "is_told"), [(2, True), (1, False)])
+def test_summary_tells_of_texts_unlike_the_training(translator: Translator, capsys, unsure: int, is_told: bool):
+    translator.extent = SourceExtent(1, 20, pairs=10_313)
+    report, translation = TranslationReport(LineProgress(False, False), translator), translator.translate("a b")
+    for number in range(3):
+        report.add(f"line {number}", replace(translation, flags=(UNSURE,) if number < unsure else ()))
+    report.summarise()
+    told = "unlike the 10,313 pairs that this model has learned from: 2 of 3 texts; these translations are guesses"
+    assert (told in capsys.readouterr().err) == is_told
 
 
 def test_translate_leaves_blank_lines_for_unsure_ones(measured: Path, dragoman: Callable, pairs):

@@ -25,6 +25,7 @@ class SourceExtent:
     scripts: tuple[str, ...] = ()  # in which the sources were written, as `text.scripts` names them
     tagged: bool = False  # whether all sources had a tag in front
     markup: bool = False  # whether at least one of 100 sources had tags, as HTML has them
+    pairs: int = 0  # of the training; 0 if that was not recorded
     subwords: float = 0.0  # for each letter of a word, at most, in 99 of 100 sources; 0.0 if that was not measured
 
     def as_json(self) -> str:
@@ -39,6 +40,8 @@ class SourceExtent:
             record.pop("terms", None)  # a removed experiment: such a model translates like any other
             extent = cls(**{**record, "scripts": tuple(record.get("scripts", ()))})
             if any(type(number) is not int or number < 1 for number in (extent.sentences, extent.tokens)):
+                raise ValueError
+            if type(extent.pairs) is not int or extent.pairs < 0:
                 raise ValueError
             if not (isinstance(extent.subwords, float) and 0 <= extent.subwords < inf):
                 raise ValueError

@@ -31,6 +31,7 @@ def measure_extent(pairs: Pairs, tokenizer: SideTokenizer) -> SourceExtent:
         wordless=without_letters > len(texts) / 2,
         scripts=tuple(usual_scripts(texts)),
         markup=sum(bool(find(text, TAGS)) for text in texts) >= len(texts) / 100,
+        pairs=len(pairs),
         subwords=most_subwords(texts, tokenizer),
         tagged=all(tags.intersection(ids[:1].tolist()) for ids in rows),
     )

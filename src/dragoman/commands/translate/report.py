@@ -4,7 +4,9 @@ from bisect import insort
 from collections import Counter
 
 from dragoman.console import LineProgress
+from dragoman.errors import plural
 from dragoman.text.scripts import SAMPLE, direction_warning
+from dragoman.translation.segment_search import UNSURE
 from dragoman.translation.translation import EXACT, SWAPPED, TERM_REPORTS, Translation
 from dragoman.translation.translator import Translator
 
@@ -19,7 +21,7 @@ class TranslationReport:
         self.progress, self.translator, self.ranked = progress, translator, ranked
         # Confidence, number, and what stands there; the least sure first.
         self.least_sure: list[tuple[float, int, str]] = []
-        self.added = 0
+        self.added = self.unsure = 0
         self.counts: Counter[str] = Counter()
         self.sample: list[str] = []  # of the sources
 
@@ -39,6 +41,7 @@ class TranslationReport:
             self.sample += [source for source, _ in translation.segments]
         self.counts["translated a second time because of faults"] += translation.retried
         self.counts["still flagged"] += bool(flags)
+        self.unsure += UNSURE in flags
         self.counts["approved before"] += len(flags) < len(translation.flags)
         for name in TERM_REPORTS:
             self.counts[name.replace("_", " ")] += len(getattr(translation, name))
@@ -48,6 +51,12 @@ class TranslationReport:
         extent, writes = self.translator.extent, self.translator.scripts
         if warning := direction_warning("the input", self.sample, extent.scripts, writes):
             self.progress.log(warning)
+        if self.unsure > self.added / 2:
+            learned = f"the {extent.pairs:,} pairs" if extent.pairs else "the texts"
+            self.progress.log(
+                f"unlike {learned} that this model has learned from: {self.unsure:,} of {plural(self.added, 'text')}; "
+                "these translations are guesses"
+            )
         if self.least_sure:
             self.progress.log("to read first, with the confidence in each:")
         for confidence, _, what in self.least_sure:
