@@ -35,10 +35,10 @@ def test_extent_is_that_of_95_of_100_sources(tokenizer: Tokenizer, tmp_path: Pat
     one, three = "The dog sees it.", "The dog sees it. The man sees it. The dog."
     tokens = len(tokenizer.encode(one)), len(tokenizer.encode(three))
     measured = extent_of([one] * 95 + [three] * 5, tokenizer, tmp_path)
-    assert measured == SourceExtent(1, tokens[0], False, ("LATIN",), subwords=measured.subwords)
+    assert measured == SourceExtent(1, tokens[0], False, ("LATIN",), pairs=100, subwords=measured.subwords)
     assert 0 < measured.subwords == Segment(three, tokenizer.encode(three)).subwords_per_letter < 1
     found = extent_of([one] * 94 + [three] * 5 + ["개가 봐요. " * 9], tokenizer, tmp_path)
-    assert found == SourceExtent(3, tokens[1], False, ("HANGUL", "LATIN"), subwords=found.subwords)
+    assert found == SourceExtent(3, tokens[1], False, ("HANGUL", "LATIN"), pairs=100, subwords=found.subwords)
     marked = one.replace("dog", "<b>dog</b>")
     assert extent_of([one] * 99 + [marked], tokenizer, tmp_path).markup
     assert not extent_of([one] * 100 + [marked], tokenizer, tmp_path).markup
