@@ -51,6 +51,7 @@ FLAGS = {
 --report --max-ratio --max-length --json
 """,
     "split": "--out --dev --test --by",
+    "wish": "--train --count --max-words --out",
     "train": TRAIN + TRANSFORMER,
     "train --preset lstm": TRAIN + RECURRENT,
     "translate": f"""
