@@ -1,14 +1,20 @@
 """The guides of docs/, run as they are written: from other programs to ours, and an evening with a TMX."""
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from foreign import marian_folder
+from test_flags import FLAGS
+
+from dragoman.commands.habits import HABITS
 
 ROOT = Path(__file__).parents[2]
+# Values, what says how others count, and what means something else here.
+NOT_TYPED = {"batch-type", "max-tokens", "torchrun"}
 
 
 def read_guide(name: str) -> str:
@@ -56,3 +62,83 @@ def test_transformers_has_no_pipeline_for_a_task_of_the_page(task: str, opus: Pa
     with pytest.raises(KeyError) as raised:
         pipeline(task, model="downloads/opus-mt-en-de")
     assert message.strip().replace("translation", task, 1) in raised.value.args[0]
+
+
+def flag_rows(page: str) -> list[tuple[list[str], list[str]]]:
+    """Return the flags of other toolkits and of ours in each row of the tables of flags."""
+    tables = page.partition("## Flags of training")[2]
+    rows = [line.strip("|").split("|") for line in re.findall(r"^\|.*\|$", tables, re.MULTILINE)]
+    cells = [(" ".join(theirs), ours) for *theirs, ours in rows]
+    return [(re.findall(r"`-*([a-z][\w-]*)", theirs), re.findall(r"`--([\w.-]+)`", ours)) for theirs, ours in cells]
+
+
+def test_flags_of_other_toolkits_lead_to_ours_as_on_the_page():
+    """Those of `batch_type`, which say how others count, and those that mean something else here, are left out."""
+    known = {*FLAGS["train"].split(), *FLAGS["translate"].split()}
+    rows = [row for row in flag_rows(read_guide("from-other-toolkits")) if row[1]]
+    assert len(rows) > 25
+    for theirs, ours in rows:
+        flags = {f"--{flag}" for flag in ours}
+        assert flags <= known
+        for word in (name.replace("_", "-") for name in theirs):
+            same = {flag.rpartition(".")[2].removeprefix("--") for flag in flags}
+            assert word in same | NOT_TYPED or flags & set(HABITS.get(word, [])), (word, flags)
+
+
+def test_command_with_the_flag_of_another_toolkit_answers_as_on_the_page(dragoman: Any):
+    page = read_guide("from-other-toolkits")
+    ran = dragoman(*shown_commands(page)[0].split()[1:])
+    assert (ran.code, ran.err) == (2, fenced(page, "text")[0])
+
+
+@pytest.mark.slow
+def test_commands_of_the_page_from_other_toolkits_run(corpus: tuple[str, str], dragoman: Any):
+    for name, file in zip(("train", "dev"), corpus, strict=True):
+        sources, targets = zip(*(line.split("\t") for line in Path(file).read_text().splitlines()), strict=True)
+        Path(f"{name}.en").write_text("\n".join(sources))
+        Path(f"{name}.de").write_text("\n".join(targets))
+    more = {"train": ["--training.max-steps", "1"], "translate": ["--input", "dev.en"], "check": []}
+    for line in shown_commands(read_guide("from-other-toolkits"))[1:]:
+        words = line.partition(" <")[0].split()[1:]
+        assert dragoman(*words, *more[words[0]]).code == 0, line
+
+
+def follow_evening(
+    dragoman: Any, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], last: str
+) -> dict[str, str]:
+    """Do in the current folder what the page about an evening says, to a last command; return what commands printed.
+
+    changes: of the page's words, for a shorter evening.
+    """
+    monkeypatch.setenv("COLUMNS", "100")
+    page = read_guide("evening")
+    for word, other in changes.items():
+        assert word in page
+        page = page.replace(word, other)
+    exec(compile(fenced(page, "python")[0], "docs/evening.md", "exec"), {})
+    Path("notes.md").write_text(fenced(page, "markdown")[0], encoding="utf-8")
+    printed: dict[str, str] = {}
+    for line in shown_commands(page):
+        words = shlex.split(line)[1:]
+        if words[0] != "serve" and last not in printed:
+            ran = dragoman(*words)
+            assert ran.code in (0, int(words[0] == "check")), (line, ran.err)
+            printed[words[0]] = ran.out
+    return printed
+
+
+def test_evening_with_a_tmx_begins_as_written(dragoman: Any, monkeypatch: pytest.MonkeyPatch):
+    fewer = {"per_template=32": "per_template=3", "--dev 140 --test 140": "--dev 20 --test 20"}
+    assert "one side is empty" in follow_evening(dragoman, monkeypatch, fewer, "split")["check"]
+    assert Path("data", "train.tsv").exists()
+
+
+@pytest.mark.slow
+def test_evening_with_a_tmx_prints_what_the_page_shows(dragoman: Any, monkeypatch: pytest.MonkeyPatch):
+    """What a clock decides is left out: how far the training comes."""
+    printed = follow_evening(dragoman, monkeypatch, {"--minutes 10": "--training.max-steps 1"}, "export")
+    shown = fenced(read_guide("evening"), "text")
+    assert sorted(printed["check"].split()) == sorted(shown[0].split())
+    assert printed["split"] == shown[1]
+    assert "of 140 sentences" in printed["evaluate"]
+    assert Path("company-en-de", "model.safetensors").exists()
