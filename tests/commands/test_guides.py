@@ -142,3 +142,26 @@ def test_evening_with_a_tmx_prints_what_the_page_shows(dragoman: Any, monkeypatc
     assert printed["split"] == shown[1]
     assert "of 140 sentences" in printed["evaluate"]
     assert Path("company-en-de", "model.safetensors").exists()
+
+
+def test_commands_of_the_page_on_language_models_run(sure_model: Path, dragoman: Any):
+    Path("source.txt").write_text("The dog sees two cats.\n", encoding="utf-8")
+    lines = shown_commands(read_guide("language-models"))
+    assert len(lines) == 3
+    for line in lines:
+        words = line.partition(" <")[0].replace("runs/mine", str(sure_model)).split()[1:]
+        ran = dragoman(*words, "--input", "source.txt")
+        assert (ran.code, ran.out.count("\n")) == (0, 1), line
+
+
+def test_figures_of_the_page_on_language_models_follow_from_the_times():
+    table = read_guide("language-models").partition("## Cost per million words")[2]
+    rows = re.findall(r"^\| .+? \| (\d.*?) \| (\d.*?) \|$", table, re.MULTILINE)
+    seconds, speed, hours, power, price = rows
+    for column, name in enumerate(("float32", "int8")):
+        spent = float(seconds[column].split()[0])
+        assert int(speed[column]) == int(39863 / spent), name
+        core_hours = 1e6 / 39863 * spent / 3600
+        assert float(hours[column]) == pytest.approx(core_hours, abs=0.01)
+        assert int(power[column].split()[0]) == round(10 * core_hours)
+        assert int(price[column].split()[0]) == round(5 * core_hours)
