@@ -136,7 +136,7 @@ def test_evening_with_a_tmx_begins_as_written(dragoman: Any, monkeypatch: pytest
 @pytest.mark.slow
 def test_evening_with_a_tmx_prints_what_the_page_shows(dragoman: Any, monkeypatch: pytest.MonkeyPatch):
     """What a clock decides is left out: how far the training comes."""
-    printed = follow_evening(dragoman, monkeypatch, {"--minutes 10": "--training.max-steps 1"}, "export")
+    printed = follow_evening(dragoman, monkeypatch, {"--training.minutes 10": "--training.max-steps 1"}, "export")
     shown = fenced(read_guide("evening"), "text")
     assert sorted(printed["check"].split()) == sorted(shown[0].split())
     assert printed["split"] == shown[1]

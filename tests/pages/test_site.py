@@ -24,7 +24,8 @@ sys.path.append(str(ROOT / "scripts"))
 from docs_site import build, source_pages  # noqa: E402
 
 NAV = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
-SEEN = ("index.html", "docs/course/tour.ko.html", "docs/serving.html", "docs/language-models.html")
+LARGE = ("docs/course/tour.ko.html", "docs/serving.html", "docs/from-other-toolkits.html")
+SEEN = ["index.html", *(pytest.param(page, marks=pytest.mark.slow) for page in LARGE)]
 
 
 class Links(HTMLParser):
