@@ -1,12 +1,12 @@
 # make demo: train a translator for a phrasebook, translate, draw.   make test: lint, types and all tests but the slow ones.
-# make docs: write the reference of the Python names into build/reference.
+# make docs: write the reference of the Python names into build/reference.   make site: the pages, into build/site/html.
 # make course: repeat the experiments that docs/course quotes, in full, and write their numbers and figures there.
 # All of them create .venv first, with the exact versions of constraints.txt.
 
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo docs test tests lint style types test-slow test-gpu test-nightly test-server fuzz sanitize course benchmark benchmark-serving peers clean
+.PHONY: demo docs site test tests lint style types test-slow test-gpu test-nightly test-server fuzz sanitize course benchmark benchmark-serving peers clean
 
 demo: .venv/demo.installed .venv/serve.installed
 	$(BIN)/dragoman demo
@@ -61,6 +61,9 @@ types: .venv/test.installed
 
 docs: .venv/docs.installed
 	$(BIN)/python scripts/api_reference.py build/reference
+
+site: .venv/docs.installed
+	$(BIN)/python scripts/docs_site.py build/site
 
 # One thread, because the number of threads changes the last digits; that takes more than an hour.
 course: .venv/test.installed

@@ -17,6 +17,18 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+# The first cell of code of every notebook.
+INSTALL = """\
+# Where dragoman is missing, as in Colab or Binder, this installs it, which takes some minutes. You need no GPU: each
+# training takes about a minute on two cores, and longer on busy ones.
+# 코랩(Colab)이나 바인더(Binder)처럼 dragoman이 없는 곳이면 설치해요. 몇 분 걸려요. GPU는 필요 없어요.
+# 학습은 코어 두 개로 1분쯤, 코어가 바쁘면 더 걸려요.
+import importlib.util
+
+if importlib.util.find_spec("dragoman") is None:
+    %pip install --quiet "dragoman[plot]"
+"""
+
 FOLDER = Path(__file__).parents[1] / "docs" / "course" / "notebooks"
 SUFFIXES = {"en": ".ipynb", "ko": ".ko.ipynb"}
 
@@ -40,7 +52,8 @@ def read_cells(source: Path) -> list[Cell]:
 
 def build(source: Path, language: str) -> NotebookNode:
     """Return the notebook of a source in a language, not run."""
-    chosen = [cell for cell in read_cells(source) if cell.language in ("", language)]
+    title, *others = (cell for cell in read_cells(source) if cell.language in ("", language))
+    chosen = [title, Cell("", INSTALL.strip()), *others]
     cells = [
         (new_markdown_cell if cell.language else new_code_cell)(cell.content, id=f"cell-{number}")
         for number, cell in enumerate(chosen, start=1)

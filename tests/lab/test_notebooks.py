@@ -8,11 +8,12 @@ import math
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import nbformat
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 from nbclient.exceptions import CellExecutionError
 from PIL import Image
 from test_page import stands_out
@@ -220,3 +221,14 @@ def test_other_notebooks_run_and_their_assertions_hold(name: str, tmp_path: Path
     (tmp_path / "again").mkdir()
     with pytest.raises(CellExecutionError, match="AssertionError"):
         run_here(untrained, tmp_path / "again", monkeypatch)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_notebooks_install_dragoman_where_there_is_none(source: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[str] = []
+    code = TransformerManager().transform_cell(SCRIPT.code_cells(written(source, "en"))[0].source)
+    shell = SimpleNamespace(run_line_magic=lambda *words: asked.append(" ".join(words)))
+    for installed in (object(), None):
+        monkeypatch.setattr("importlib.util.find_spec", lambda name, found=installed: found)
+        exec(code, {"get_ipython": lambda: shell})
+    assert asked == ['pip install --quiet "dragoman[plot]"']
