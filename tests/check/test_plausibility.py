@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -169,6 +170,14 @@ def test_implausible_pairs_are_dropped_and_told(tmp_path: Path, trained: Path, c
     page = (tmp_path / "check.html").read_text("utf-8")
     assert "models find the pair as implausible" in page
     assert "how plausible models find the pair" in page
+    least, most = page.split("<h2>least plausible pairs</h2>")[1].split("<h2>most plausible pairs</h2>")
+    lines = [
+        [int(line) for line in re.findall(rf"{given}:(\d+) ", part.split("</table>")[0])] for part in (least, most)
+    ]
+    assert [len(some) for some in lines] == [20, 20]
+    assert all(line % 20 == 0 for line in lines[0])
+    assert not any(line % 20 == 0 for line in lines[1])
+    assert "<h2>가장 그럴듯하지 않은 쌍</h2>" in page
     assert main([*words, "--keep", "0.5"]) == 1
     assert len(clean.read_text("utf-8").splitlines()) == pytest.approx(500, abs=50)
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -103,6 +103,7 @@ def check(
                         judged = plausibility.scores_of((display_path(spec.files[0]), n) for n in block.numbers)
                         hits.append(plausibility.hits(judged))
                         report.measure(plausibility=20 * judged[~np.isnan(judged)])
+                        report.rank(extremes(spec, block, judged))
                     drop = add_hits(report, corpus, block, hits)
                     corpus.read += len(block)
                     corpus.pairs += int(block.has_text.sum())
@@ -117,6 +118,15 @@ def check(
                 if not corpus.pairs and report.count("error") == errors:
                     report.add("no-pairs", [spec.name], example="" if corpus.rows else f"{spec.name}: nothing in it")
     return report
+
+
+def extremes(spec: CorpusSpec, block: RowBlock, judged: np.ndarray) -> Iterator[Example]:
+    """Yield the least and the most plausible rows of a block, as `judged` (n,) says; NaN for those that were not."""
+    known = np.flatnonzero(~np.isnan(judged))
+    order = known[judged[known].argsort(kind="stable")]
+    for row in dict.fromkeys([*order[:MAX_EXAMPLES].tolist(), *order[::-1][:MAX_EXAMPLES].tolist()]):
+        source, target = (column.texts[row][:LONGEST_EXAMPLE] for column in block.columns)
+        yield Example(f"{display_path(spec.files[0])}:{block.numbers[row]}", source, target, float(judged[row]))
 
 
 def first_readings(sets: CorpusSets) -> Readings:

@@ -1,6 +1,7 @@
 """Report what a check found: for each rule how often and where, for each corpus how many pairs are left."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -67,6 +68,7 @@ class CheckReport:
     dropped_later: Counter[str] = field(default_factory=Counter)
     max_locations: int | None = MAX_LOCATIONS
     slips: list[str] = field(default_factory=list)  # where one side has slipped, and by how many lines
+    extremes: dict[str, list[Example]] = field(default_factory=dict)  # by name, the rows with most or least of it
     distributions: dict[str, Counter[int]] = field(default_factory=dict)  # by name, pairs by what was measured
 
     def add(self, rule: str, locations: list[str], count: int = 0, example: str = "") -> None:
@@ -88,6 +90,13 @@ class CheckReport:
             self.distributions.setdefault(name, Counter()).update(
                 dict(zip(numbers.tolist(), times.tolist(), strict=True))
             )
+
+    def rank(self, examples: Iterable[Example]) -> None:
+        """Keep those that are among the MAX_EXAMPLES least plausible rows so far, or the most plausible ones."""
+        some = list(examples)
+        for name, sign in (("least plausible pairs", 1), ("most plausible pairs", -1)):
+            ranked = sorted([*self.extremes.get(name, []), *some], key=lambda each: sign * (each.score or 0.0))
+            self.extremes[name] = ranked[:MAX_EXAMPLES]
 
     def count(self, level: str) -> int:
         """Return the number of occurrences of all rules of a level: error, warning or note."""
