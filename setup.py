@@ -101,6 +101,17 @@ class PlatformWheel(bdist_wheel):
 class PlainArchive(sdist):
     """Pack the files in the order of their names, with one date and no owner."""
 
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        """Copy the files. setuptools copies a folder by the first link to it alone: undo that, and copy the links."""
+        super().make_release_tree(base_dir, files)
+        for link in sorted(path for path in Path("tests").rglob("*") if path.is_symlink()):
+            copy, target = Path(base_dir, link), os.readlink(link)
+            folder = copy.parent / target
+            if copy.is_dir() and not folder.exists():
+                folder.parent.mkdir(parents=True)
+                copy.rename(folder)
+            copy.symlink_to(target)
+
     def make_archive(self, base_name: str, format: str, root_dir: Any = None, base_dir: Any = None, **_: Any) -> str:
         """Write the archive of the folder `base_dir`; return its path."""
         date = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
@@ -112,7 +123,7 @@ class PlainArchive(sdist):
 
         path = f"{base_name}.tar.gz"
         with gzip.GzipFile(path, "wb", mtime=date) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
-            for file in sorted(path for path in Path(base_dir).rglob("*") if path.is_file()):
+            for file in sorted(path for path in Path(base_dir).rglob("*") if path.is_symlink() or path.is_file()):
                 archive.add(file, filter=plain)
         return path
 

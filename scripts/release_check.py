@@ -64,7 +64,12 @@ def run(command: list[str | Path], folder: Path, **changes: str) -> str:
     """Return what a command prints. Raise Fault with the end of it where it fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | changes
     ran = subprocess.run(
-        list(map(str, command)), cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        list(map(str, command)),
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     if ran.returncode:
         raise Fault(f"{' '.join(map(str, command))} ended with {ran.returncode}:\n{ran.stdout[-3000:]}")
@@ -99,14 +104,19 @@ class Release:
 
     @cached_property
     def archives(self) -> list[Path]:
-        """The sdist and the wheel that is built from it."""
-        return self.build("first", 0o022)
+        """The sdist of the last commit, and the wheel that is built from it; those that lie there already are taken."""
+        archives = sorted(self.folder("first").glob("*"), key=lambda file: file.suffix == ".whl")
+        return archives if len(archives) == 2 else self.build("first", 0o022)
+
+    def folder(self, name: str) -> Path:
+        """Return where the archives of the last commit are built into."""
+        return self.work / f"{name}-{run(['git', 'log', '-1', '--format=%h'], ROOT).strip()}"
 
     def build(self, name: str, umask: int, *only: str) -> list[Path]:
-        """Build in a new clone, with other permissions of new files; return the archives, the sdist first."""
-        clone, archives = self.work / name / "dragoman", self.work / f"dist-{name}"
-        shutil.rmtree(self.work / name, ignore_errors=True)
-        shutil.rmtree(archives, ignore_errors=True)
+        """Build in a new clone, where new files get the permissions that `umask` leaves; return the sdist and wheel."""
+        clone, archives = self.work / name / "dragoman", self.folder(name)
+        for folder in (clone, archives):
+            shutil.rmtree(folder, ignore_errors=True)
         before = os.umask(umask)
         try:
             run(["git", "clone", "--quiet", ROOT, clone], ROOT)
@@ -115,7 +125,7 @@ class Release:
             run(command, clone, SOURCE_DATE_EPOCH=epoch, PIP_CONSTRAINT=str(ROOT / "constraints.txt"))
         finally:
             os.umask(before)
-        return sorted(archives.iterdir(), key=lambda file: file.suffix != ".gz")
+        return sorted(archives.iterdir(), key=lambda file: file.suffix == ".whl")
 
     # Environments.
 
@@ -200,7 +210,7 @@ def wheel(release: Release) -> str:
 def sdist(release: Release) -> str:
     """Compare the files of the sdist with those of the last commit."""
     with tarfile.open(release.archives[0]) as tar:
-        packed = {member.name.partition("/")[2] for member in tar if member.isfile()}
+        packed = {member.name.partition("/")[2] for member in tar if not member.isdir()}
     tracked = set(run(["git", "ls-tree", "-r", "--name-only", "-z", "HEAD"], ROOT).split("\0")) - {""}
     require(tracked <= packed, f"not in the sdist: {sorted(tracked - packed)[:9]}")
     extra = {name for name in packed - tracked if "egg-info" not in name and name not in ("PKG-INFO", "setup.cfg")}
