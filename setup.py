@@ -2,8 +2,8 @@
 
 CXX in the environment names another compiler than the first of c++, g++ and clang++, such as "python -m ziglang c++",
 and CXXFLAGS has more flags for it.
-Archives have the same bytes whoever builds them, if SOURCE_DATE_EPOCH is set: their files have its date, and permissions
-that do not depend on the builder's. All other settings are in pyproject.toml.
+Archives have the same bytes whoever builds them, if SOURCE_DATE_EPOCH is set: their files have its date, and
+permissions that do not depend on the builder's. All other settings are in pyproject.toml.
 """
 
 import gzip
@@ -105,7 +105,7 @@ class PlainArchive(sdist):
         """Copy the files. setuptools copies a folder by the first link to it alone: undo that, and copy the links."""
         super().make_release_tree(base_dir, files)
         for link in sorted(path for path in Path("tests").rglob("*") if path.is_symlink()):
-            copy, target = Path(base_dir, link), os.readlink(link)
+            copy, target = Path(base_dir, link), link.readlink()
             folder = copy.parent / target
             if copy.is_dir() and not folder.exists():
                 folder.parent.mkdir(parents=True)

@@ -63,16 +63,10 @@ class Fault(Exception):
 def run(command: list[str | Path], folder: Path, **changes: str) -> str:
     """Return what a command prints. Raise Fault with the end of it where it fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | changes
-    ran = subprocess.run(
-        list(map(str, command)),
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    words = list(map(str, command))
+    ran = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
     if ran.returncode:
-        raise Fault(f"{' '.join(map(str, command))} ended with {ran.returncode}:\n{ran.stdout[-3000:]}")
+        raise Fault(f"{' '.join(words)} ended with {ran.returncode}:\n{(ran.stdout + ran.stderr)[-3000:]}")
     return ran.stdout
 
 
