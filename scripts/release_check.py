@@ -227,8 +227,8 @@ def base(release: Release) -> str:
 
 
 def imports(release: Release) -> str:
-    """Time what `import dragoman`, its translator and torch alone cost: the best of three."""
-    code = "import time; start = time.perf_counter(); {}; print(time.perf_counter() - start)"
+    """Measure the processor's seconds of an import, which do not depend on what else runs: the best of three."""
+    code = "import time; start = time.process_time(); {}; print(time.process_time() - start)"
     statements = ("import dragoman", "import torch", "from dragoman import Translator")
     times = {
         statement: min(float(release.call(release.base, "-c", code.format(statement))) for _ in range(3))
