@@ -76,9 +76,9 @@ def require(condition: object, fault: str) -> None:
         raise Fault(fault)
 
 
-def megabytes(*folders: Path) -> int:
-    """Return the size of all files in folders."""
-    return sum(file.lstat().st_size for folder in folders for file in folder.rglob("*") if file.is_file()) // 1_000_000
+def megabytes(folder: Path) -> int:
+    """Return the size of all files in a folder."""
+    return sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file()) // 1_000_000
 
 
 def digest(file: Path) -> str:
@@ -92,7 +92,7 @@ class Release:
     def __init__(self, work: Path, python: str, constraints: Path, keep: bool) -> None:
         self.work, self.python, self.constraints, self.keep = work, python, constraints.resolve(), keep
         self.pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-        self.sizes: list[tuple[str, float, int]] = []  # an environment, its seconds, its megabytes
+        self.costs: dict[str, tuple[float, int]] = {}  # of environments: seconds and megabytes
 
     # What is built.
 
@@ -136,7 +136,7 @@ class Release:
         began = time.perf_counter()
         pip: list[str | Path] = ["-m", "pip", "install", "--quiet", "--no-cache-dir", "-c", self.constraints]
         self.call(folder, *pip, *requirements)
-        self.sizes.append((name, time.perf_counter() - began, megabytes(folder)))
+        self.costs[name] = time.perf_counter() - began, megabytes(folder / "lib")
         self.call(folder, "-m", "pip", "check")
         return folder
 
@@ -253,11 +253,10 @@ def extra(release: Release, name: str) -> str:
     """Install an extra into a copy of the base environment; import what it is for."""
     folder = release.environment(name, f"{release.archives[1]}[{name}]", base=release.base)
     release.call(folder, "-c", PROOFS[name])
-    _, seconds, size = release.sizes[-1]
-    more = size - megabytes(release.base)
+    (seconds, size), (_, base_size) = release.costs[name], release.costs["base"]
     if not release.keep:
         shutil.rmtree(folder)
-    return f"{PROOFS[name]}; {seconds:.0f} s and {more} MB more than the base"
+    return f"{PROOFS[name]}; {seconds:.0f} s and {size - base_size} MB more than the base"
 
 
 STEPS: dict[str, Callable[[Release], str]] = {
@@ -292,7 +291,7 @@ def main() -> None:
             except Fault as fault:
                 line, sign, failed = str(fault), "FAILED", failed + 1
             print(f"{sign:7}{name:18}{time.perf_counter() - began:6.0f} s  {line}", flush=True)
-    for name, seconds, size in release.sizes:
+    for name, (seconds, size) in release.costs.items():
         print(f"environment {name:16}{seconds:6.0f} s{size:7,} MB")
     if failed:
         sys.exit(f"{failed} of the steps failed")
