@@ -135,10 +135,12 @@ def test_second_demo_leaves_the_corpora_of_the_one_that_is_running(dragoman, mon
 
 
 def test_slow_machine_is_told_that_more_time_helps():
-    assert slow_machine(0.6, 310, 2.0) == (
-        "Only 310 steps in 2 minutes. More time gives better translations, such as dragoman demo --minutes 4"
+    advice = slow_machine(0.6, 310, 2.0, QUICK.command)
+    assert advice == (
+        "Only 310 steps in 2 minutes. More time gives better translations, such as dragoman demo --quick --minutes 4"
     )
-    assert slow_machine(0.96, 310, 2.0) == ""
+    assert speaker("ko", CATALOGUE)(advice).endswith(": dragoman demo --quick --minutes 4")
+    assert slow_machine(0.96, 310, 2.0, QUICK.command) == ""
 
 
 # Tasks.

@@ -29,6 +29,7 @@ ENOUGH = 0.95  # of the held-out sentences exactly right; less if the machine is
 class Show:
     """What a demonstration learns and shows."""
 
+    command: str  # that shows it
     slots: Collection[str] | None  # of the templates that it learns; None: all
     values: str  # that these are filled with
     preset: Preset[TransformerConfig]
@@ -39,6 +40,7 @@ class Show:
 
 
 FULL = Show(
+    command="dragoman demo",
     slots=None,
     values="dates, prices, countries ...",
     preset=DEMO,
@@ -54,6 +56,7 @@ FULL = Show(
     limits="It knows these sentence patterns and no others",
 )
 QUICK = Show(
+    command="dragoman demo --quick",
     slots=(NUMBER,),
     values="numbers",
     preset=replace(DEMO, vocabulary=1000, training=replace(DEMO.training, warmup=100, validate_every=100)),
@@ -87,7 +90,7 @@ def run_demo(to: str, out: Path, minutes: float | None, show: Show = FULL, langu
     scores = evaluate([translation.text for translation in translator.translate(sources)], references)
     print(say("3. Held-out sentences: familiar templates with values that were not in the training pairs."))
     print("\n".join(map(say, str(scores).split("\n"))), flush=True)
-    if show is FULL and (advice := slow_machine(scores.exact, steps, minutes)):
+    if advice := slow_machine(scores.exact, steps, minutes, show.command):
         print(say(advice), flush=True)
 
     print(say("4. Translations:"))
@@ -137,13 +140,16 @@ def learn(out: Path, corpus: Path, languages: str | None, preset: Preset[Transfo
     return train(config).step
 
 
-def slow_machine(exact: float, steps: int, minutes: float) -> str:
-    """Return what to do where too few steps were done for a good model; exact: share of exact matches, 0 to 1."""
+def slow_machine(exact: float, steps: int, minutes: float, demo: str) -> str:
+    """Return what to do where too few steps were done for a good model.
+
+    exact: share of exact matches, 0 to 1; demo: the command of the demonstration.
+    """
     if exact >= ENOUGH:
         return ""
     return (
         f"Only {steps:,} steps in {minutes:g} minutes. More time gives better translations, such as "
-        f"dragoman demo --minutes {2 * minutes:g}"
+        f"{demo} --minutes {2 * minutes:g}"
     )
 
 

@@ -72,7 +72,7 @@ def run_task(name: str, out: Path, minutes: float | None = None, language: Langu
     scores = evaluate(translations, references)
     result = f"3. {len(pairs.test)} sentences that were not among them: {100 * scores.exact:.1f} % exactly right."
     print(say(result), flush=True)
-    if advice := slow_machine(scores.exact, steps, minutes):
+    if advice := slow_machine(scores.exact, steps, minutes, f"dragoman demo --task {name}"):
         print(say(advice), flush=True)
     for source, translation in list(zip(sources, translations, strict=True))[:SHOWN]:
         print(f"   {source} → {translation}")
