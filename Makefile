@@ -6,7 +6,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo docs site test tests lint style types test-slow test-gpu test-nightly test-server fuzz sanitize course benchmark benchmark-serving peers clean
+.PHONY: demo docs site test tests lint style types test-slow test-gpu test-nightly test-server fuzz sanitize course benchmark benchmark-serving peers dist release-check clean
 
 demo: .venv/demo.installed .venv/serve.installed
 	$(BIN)/dragoman demo
@@ -105,6 +105,16 @@ TORCH = $(shell grep '^torch==' constraints.txt)
 .venv/peers/%: | .venv/benchmark.installed
 	$(PYTHON) -m venv $@
 	$@/bin/pip install --quiet --disable-pip-version-check $(PACKAGES) || (rm -r $@; exit 1)
+
+# The same commit gives the same bytes: its date is that of all files, and constraints.txt has the version of setuptools.
+dist: .venv/release.installed
+	SOURCE_DATE_EPOCH=$(shell git log -1 --format=%ct) PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --outdir dist
+
+# The checklist of a release, about half an hour; STEPS="archives base" runs some steps, PYTHON= takes another Python.
+CONSTRAINTS = constraints.txt
+WORK = /tmp/dragoman-release
+release-check: .venv/release.installed
+	$(BIN)/python scripts/release_check.py --work $(WORK) --python $(PYTHON) --constraints $(CONSTRAINTS) $(STEPS)
 
 # BertViz without its dependencies: it would bring boto3, which none of our tests needs.
 .venv/test.installed: ALONE = bertviz==1.4.1

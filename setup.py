@@ -2,9 +2,11 @@
 
 CXX in the environment names another compiler than the first of c++, g++ and clang++, such as "python -m ziglang c++",
 and CXXFLAGS has more flags for it.
-All other settings are in pyproject.toml.
+Archives have the same bytes whoever builds them, if SOURCE_DATE_EPOCH is set: their files have its date, and
+permissions that do not depend on the builder's. All other settings are in pyproject.toml.
 """
 
+import gzip
 import hashlib
 import os
 import shlex
@@ -12,12 +14,15 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
 
 FOLDER = Path("src/dragoman/inference")
 SOURCES = ("kernels.h", "transformer.cpp")
@@ -93,7 +98,38 @@ class PlatformWheel(bdist_wheel):
         return "py3", "none", tags[2]
 
 
+class PlainArchive(sdist):
+    """Pack the files in the order of their names, with one date and no owner."""
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        """Copy the files. setuptools copies a folder by the first link to it alone: undo that, and copy the links."""
+        super().make_release_tree(base_dir, files)
+        for link in sorted(path for path in Path("tests").rglob("*") if path.is_symlink()):
+            copy, target = Path(base_dir, link), link.readlink()
+            folder = copy.parent / target
+            if copy.is_dir() and not folder.exists():
+                folder.parent.mkdir(parents=True)
+                copy.rename(folder)
+            copy.symlink_to(target)
+
+    def make_archive(self, base_name: str, format: str, root_dir: Any = None, base_dir: Any = None, **_: Any) -> str:
+        """Write the archive of the folder `base_dir`; return its path."""
+        date = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
+
+        def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+            member.mtime, member.mode = date, 0o755 if member.mode & 0o100 else 0o644
+            member.uid, member.gid, member.uname, member.gname = 0, 0, "", ""
+            return member
+
+        path = f"{base_name}.tar.gz"
+        with gzip.GzipFile(path, "wb", mtime=date) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+            for file in sorted(path for path in Path(base_dir).rglob("*") if path.is_symlink() or path.is_file()):
+                archive.add(file, filter=plain)
+        return path
+
+
+os.umask(0o022)  # the permissions of the files in a wheel
 setup(
     ext_modules=[Extension("dragoman.inference.transformer", [str(FOLDER / SOURCES[1])], optional=True)],
-    cmdclass={"build_ext": BuildLibraries, "bdist_wheel": PlatformWheel},
+    cmdclass={"build_ext": BuildLibraries, "bdist_wheel": PlatformWheel, "sdist": PlainArchive},
 )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,10 +16,11 @@ from torch.nn.functional import normalize
 from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizers import SideTokenizer
 from dragoman.demo import CATALOGUE
-from dragoman.demo.phrasebook import COUNTRIES, Phrasebook, phrasebook
-from dragoman.demo.run import slow_machine, write_pairs
+from dragoman.demo.phrasebook import Phrasebook, phrasebook
+from dragoman.demo.run import FULL, PER_TEMPLATE, QUICK, SEED, Show, slow_machine, write_pairs
 from dragoman.demo.tasks import TASKS, draw_pairs
 from dragoman.demo.toy import TOY, find_head
+from dragoman.demo.values import COUNTRIES
 from dragoman.model import Model
 from dragoman.model_folder import read_model
 from dragoman.text.speech import speaker
@@ -26,8 +28,9 @@ from dragoman.training.checkpoint import lock_folder
 from dragoman.training.weights import untrained_model
 
 
-def test_demo_scores_translates_and_draws(dragoman, monkeypatch: pytest.MonkeyPatch):
-    """Train for real, but on a small phrasebook, and validate and test on four sentences."""
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four sentences to validate and to test on."""
     whole = phrasebook
 
     def short(*arguments: Any, **changes: Any) -> Phrasebook:
@@ -35,6 +38,11 @@ def test_demo_scores_translates_and_draws(dragoman, monkeypatch: pytest.MonkeyPa
         return dataclasses.replace(book, dev=book.dev[:4], test=book.test[:4])
 
     monkeypatch.setattr("dragoman.demo.run.phrasebook", short)
+
+
+@pytest.mark.usefixtures("few")
+def test_demo_scores_translates_and_draws(dragoman, monkeypatch: pytest.MonkeyPatch):
+    """Train for real, but on a small phrasebook."""
     monkeypatch.setattr("dragoman.demo.run.PER_TEMPLATE", 4)
     ran = dragoman("demo", "--to", "es", "--minutes", "0.01", "--out", "demo")
     assert ran.code == 0, ran.err
@@ -44,6 +52,29 @@ def test_demo_scores_translates_and_draws(dragoman, monkeypatch: pytest.MonkeyPa
     for name, start in (("demo/attention.svg", b"<?xml"), ("demo/attention.png", b"\x89PNG")):
         assert name in ran.out
         assert Path(name).read_bytes().startswith(start)
+
+
+@pytest.mark.usefixtures("few")
+def test_quick_demo_needs_no_extra_and_names_the_one_that_draws(dragoman, monkeypatch: pytest.MonkeyPatch):
+    for module in ("babel", "matplotlib", "dragoman.demo.values"):  # the last is what imports Babel
+        monkeypatch.setitem(sys.modules, module, None)
+    ran = dragoman("demo", "--quick", "--minutes", "0.01")
+    assert ran.code == 0, ran.err
+    assert re.search(r"^exact match \d+\.\d % of 4 sentences$", ran.out, re.MULTILINE)
+    assert untold(ran.out) == []
+    assert "pip install 'dragoman[plot]'" in ran.out
+    assert {path.name for path in Path("runs/quick-en-ko").glob("attention*")} == set()
+    ran = dragoman("demo")  # the control
+    assert (ran.code, "pip install 'dragoman[demo]'" in ran.err, "--quick" in ran.err) == (1, True, True)
+
+
+@pytest.mark.parametrize("show", [pytest.param(FULL, marks=pytest.mark.slow), QUICK], ids=["full", "quick"])
+def test_sentences_that_the_demo_tries_are_not_in_its_corpus(show: Show):
+    book = phrasebook("en", "ko", per_template=PER_TEMPLATE, seed=SEED, slots=show.slots)
+    sources = {source for pairs in (book.train, book.dev, book.test) for source, _ in pairs}
+    patterns = {re.sub(r"\d+", "N", source) for source in sources}
+    assert sources.isdisjoint({*show.typed, show.drawn})
+    assert show is FULL or {re.sub(r"\d+", "N", typed) for typed in show.typed} <= patterns
 
 
 def test_corpus_of_the_demo_is_one_that_train_reads(tmp_path: Path):
@@ -104,10 +135,12 @@ def test_second_demo_leaves_the_corpora_of_the_one_that_is_running(dragoman, mon
 
 
 def test_slow_machine_is_told_that_more_time_helps():
-    assert slow_machine(0.6, 310, 2.0) == (
-        "Only 310 steps in 2 minutes. More time gives better translations, such as dragoman demo --minutes 4"
+    advice = slow_machine(0.6, 310, 2.0, QUICK.command)
+    assert advice == (
+        "Only 310 steps in 2 minutes. More time gives better translations, such as dragoman demo --quick --minutes 4"
     )
-    assert slow_machine(0.96, 310, 2.0) == ""
+    assert speaker("ko", CATALOGUE)(advice).endswith(": dragoman demo --quick --minutes 4")
+    assert slow_machine(0.96, 310, 2.0, QUICK.command) == ""
 
 
 # Tasks.
@@ -169,7 +202,7 @@ def test_demo_of_a_task_scores_draws_and_films(dragoman, monkeypatch: pytest.Mon
 # In Korean.
 
 
-TELLING = re.compile(r"\d\. |exact match|Only |The best|How it|It knows|Now yours|Your own")
+TELLING = re.compile(r"\d\. |exact match|Only |The best|How it|No picture|It knows|A minute|Now yours|Your own")
 
 
 def untold(printed: str) -> list[str]:

@@ -7,7 +7,8 @@ from collections import Counter
 
 import pytest
 
-from dragoman.demo.phrasebook import LANGUAGES, SLOT, SLOTS, Phrasebook, fill, phrasebook, templates
+from dragoman.demo.phrasebook import LANGUAGES, NUMBER, SLOT, Phrasebook, fill, phrasebook, templates
+from dragoman.demo.values import SLOTS
 from dragoman.text.particles import choose_particle, fit_particles
 
 PAIRS = [("en", "ko"), ("en", "de"), ("en", "es"), ("ko", "en"), ("de", "es")]
@@ -31,7 +32,7 @@ def test_templates_are_distinct_with_the_same_slots_in_all_languages():
         assert all(of_language == slots["en"] for of_language in slots.values()), template
         assert all(count == 1 for count in slots["en"].values()), template
         for text in template.values():
-            assert set(re.findall(r"\{([^}]*?)\d?\}", text)) <= set(SLOTS), text
+            assert set(re.findall(r"\{([^}]*?)\d?\}", text)) <= {NUMBER, *SLOTS}, text
             assert text == " ".join(text.split()), template
     for language in LANGUAGES:
         assert max(Counter(template[language] for template in found).values()) == 1

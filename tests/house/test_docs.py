@@ -14,9 +14,7 @@ from dragoman.version import __version__
 ROOT = Path(__file__).parents[2]
 OURS = "dragoman"  # the column of its figures
 PACKAGE = ROOT / "src" / "dragoman"
-FRONT = [ROOT / name for name in ("README.md", "README.ko.md", "CHANGELOG.md", "CONTRIBUTING.md")] + [
-    PACKAGE / "README.md"
-]
+FRONT = [*ROOT.glob("*.md"), PACKAGE / "README.md"]
 PAGES = [*FRONT, *sorted((ROOT / "docs").rglob("*.md"))]
 COMMAND = re.compile(r"(?:^    |`|-m )dragoman ([a-z]+)((?:[^`\n]|\\\n)*)", re.MULTILINE)
 LINK = re.compile(r"\]\(([^):#]*)(?:#([^)]+))?\)")

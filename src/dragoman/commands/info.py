@@ -104,6 +104,7 @@ def main(arguments: list[str]) -> None:
 def show_system(as_json: bool) -> None:
     """Print what this machine offers."""
     import importlib.metadata
+    import platform
 
     import torch
 
@@ -116,6 +117,7 @@ def show_system(as_json: bool) -> None:
     installed = {each.name.lower(): each.version for each in importlib.metadata.distributions()}
     system = {
         "version": __version__,
+        "python": f"{platform.python_version()} on {platform.platform()}",
         "machine": describe_machine(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "searches": f"PyTorch: {library}" if isinstance(library, str) else f"C++ for {library.level}",

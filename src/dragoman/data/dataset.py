@@ -318,7 +318,8 @@ def too_long_reason(max_length: int | None) -> str:
 def as_lists(rows: Sequence[Ids], kind: pa.DataType) -> pa.ListArray:
     """Return lists of ids as an Arrow array of lists of the type `kind`."""
     offsets = np.cumsum([0, *map(len, rows)], dtype=np.int32)
-    ids = np.fromiter(chain.from_iterable(rows), kind.value_type.to_pandas_dtype(), offsets[-1])
+    # With pandas missing, older versions of pyarrow cannot name the type of numpy themselves.
+    ids = np.fromiter(chain.from_iterable(rows), str(kind.value_type), offsets[-1])
     return pa.ListArray.from_arrays(offsets, ids, type=kind)
 
 

@@ -9,7 +9,7 @@ from dragoman.config import FeedForwardConfig, TrainingConfig
 from dragoman.config.presets import TINY, Preset
 from dragoman.data.tokenizer import RESERVED
 from dragoman.demo import CATALOGUE
-from dragoman.demo.run import command, learn, slow_machine, write_corpus
+from dragoman.demo.run import command, draw_pictures, learn, slow_machine, write_corpus
 from dragoman.demo.tasks import TASKS, draw_pairs
 from dragoman.evaluation.metrics import evaluate
 from dragoman.inspection.history import read_history
@@ -72,7 +72,7 @@ def run_task(name: str, out: Path, minutes: float | None = None, language: Langu
     scores = evaluate(translations, references)
     result = f"3. {len(pairs.test)} sentences that were not among them: {100 * scores.exact:.1f} % exactly right."
     print(say(result), flush=True)
-    if advice := slow_machine(scores.exact, steps, minutes):
+    if advice := slow_machine(scores.exact, steps, minutes, f"dragoman demo --task {name}"):
         print(say(advice), flush=True)
     for source, translation in list(zip(sources, translations, strict=True))[:SHOWN]:
         print(f"   {source} → {translation}")
@@ -82,12 +82,13 @@ def run_task(name: str, out: Path, minutes: float | None = None, language: Langu
     print(say(f"4. The trick: a head that has found it {task.trick}."))
     best = f"head {aligned.head} of layer {aligned.layer}"
     print(f"   {say(f'The best, {best}, gives the right words {aligned.share:.0%} of its attention:')}")
-    for suffix in (".svg", ".png"):
-        picture = out / f"attention{suffix}"
-        draw_cross_attention(
-            translator, source, picture, translation=target, layer=aligned.layer, head=aligned.head, language=language
-        )
-        print(f"   {picture}")
+    draw_pictures(
+        out,
+        say,
+        lambda path: draw_cross_attention(
+            translator, source, path, translation=target, layer=aligned.layer, head=aligned.head, language=language
+        ),
+    )
     kept = by_step(checkpoints(out))
     if len(kept) > 1:
         history = read_history(out.resolve().name, kept, pairs.dev, [""] * len(pairs.dev), number, 0.0)
