@@ -45,7 +45,7 @@ SEARCH = """
 ONE_BEST = SEARCH.replace("--n-best", "")  # of commands that take one translation of each text
 
 FLAGS = {
-    "demo": "--to --task --quick --out --minutes --language --threads",
+    "demo": "--to --corpus --task --quick --out --minutes --language --threads",
     "check": """
 --dev --test --write-clean --rejected --realign --model --learn --minutes --keep --weights
 --report --max-ratio --max-length --json

@@ -18,25 +18,32 @@ class Options:
     With --quick, take a minute and need no extra: learn only sentences without dates, prices and names. It shows the
     way from corpus to translation; a model trained for so short a time is poor.
 
+    With --corpus messages, learn real sentences in ten minutes: the messages of the programs on this machine, in
+    English and in the other language.
+
     With --task, learn what to do with letters instead: copy, reverse or sort them, or recall the numbers after them.
     A picture shows the attention head that has found the trick, and a page how it found it.
 
     $ dragoman demo
     $ dragoman demo --quick
     $ dragoman demo --to de
+    $ dragoman demo --corpus messages
     $ dragoman demo --task reverse
     """
 
     to: Literal["ko", "de", "es"] = "ko"
     "language to translate into from English"
+    corpus: Literal["phrasebook", "messages"] = "phrasebook"
+    "what to learn: 370 patterns of sentences, or the messages of the programs on this machine"
     task: Literal["copy", "reverse", "sort", "recall"] | None = None
     "task to learn instead of a phrasebook"
     quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "learn a seventh of the phrasebook, in a minute, without any extra; the model is poor"
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
-    "folder for corpus, model and figures; default: runs/demo-en-ko or runs/demo-reverse, with --quick runs/quick-en-ko"
+    "folder for corpus, model and figures; default: runs/demo-en-ko, quick-en-ko, messages-en-ko or demo-reverse"
     minutes: float | None = None
-    "minutes of training; default: 2.25 for a phrasebook, 0.6 with --quick, 1 for a task, 2 for the task recall"
+    """minutes of training; default: 2.25 for a phrasebook, 0.6 with --quick, 10 for messages, 1 for a task, 2 for the
+    task recall"""
     language: Literal["en", "ko"] = "en"
     "language of what the demo says and of its pictures; the progress of the training stays English"
     threads: int | None = None
@@ -51,7 +58,10 @@ def main(arguments: list[str]) -> None:
     options = parse(Options, "demo", arguments)
     if options.task and options.quick:
         raise UsageError("--quick is for the phrasebook; a task takes a minute")
-    if not options.task and not options.quick and importlib.util.find_spec("babel") is None:
+    if options.corpus == "messages" and (options.task or options.quick):
+        raise UsageError("--corpus messages is neither for --quick nor for --task")
+    phrases = options.corpus == "phrasebook"
+    if phrases and not options.task and not options.quick and importlib.util.find_spec("babel") is None:
         raise DragomanError(
             "the demo needs Babel: pip install 'dragoman[demo]'; without it, dragoman demo --quick learns less"
         )
@@ -64,6 +74,11 @@ def main(arguments: list[str]) -> None:
         return run_task(
             options.task, options.out or Path(f"runs/demo-{options.task}"), options.minutes, options.language
         )
+    if not phrases:
+        from dragoman.demo.messages import run_messages
+
+        out = options.out or Path(f"runs/messages-en-{options.to}")
+        return run_messages(options.to, out, options.minutes, options.language)
     from dragoman.demo.run import FULL, QUICK, run_demo
 
     out = options.out or Path(f"runs/{'quick' if options.quick else 'demo'}-en-{options.to}")
