@@ -115,8 +115,8 @@ def claims(
     several = {heads: loss for heads, loss in losses.items() if heads > 1}
     sizes, ends = (min(parameters.values()), max(parameters.values())), (distances[0], distances[-1])
     return {
-        f"A layer of 1 to 32 heads at d_model 512 [always has|does not always have] {sizes[0]:,} parameters: heads "
-        "divide a layer up and add nothing to it.": sizes[0] == sizes[1],
+        f"Attention of 1 to 32 heads at d_model 512 [always has|does not always have] {sizes[0]:,} parameters: heads "
+        "divide it up and add nothing to it.": sizes[0] == sizes[1],
         f"Several heads [learn|do not learn] this task clearly better than one: {fmean(several.values()):.3f} nats per "
         f"token on average over {min(several)} to {max(several)} heads, {losses[1]:.3f} with "
         "one.": fmean(several.values()) < losses[1] - CLEARLY,
@@ -188,7 +188,7 @@ def sizes_table() -> Table:
     """
     layer = count_layer_parameters
     return Table(
-        "heads | d_k = d_v | parameters of a layer | with biases | parameters of the base model | "
+        "heads | d_k = d_v | parameters of an attention | with biases | parameters of the base model | "
         "perplexity in the paper | BLEU in the paper",
         [
             (h, 512 // h, *(layer(512, AttentionConfig(heads=h, bias=bias)) for bias in (False, True)),

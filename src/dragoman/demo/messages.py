@@ -40,8 +40,8 @@ TYPED = (
 
 def catalogues(language: str, folders: Sequence[str] = FOLDERS) -> list[Path]:
     """Return the compiled catalogues of a language on this machine, sorted by name."""
-    found = {path for folder in folders for path in Path(folder).glob(f"**/{language}/LC_MESSAGES/*.mo")}
-    return sorted(found, key=lambda path: (path.name, path))
+    files = {path for folder in folders for path in Path(folder).glob(f"**/{language}/LC_MESSAGES/*.mo")}
+    return sorted(files, key=lambda path: (path.name, path))
 
 
 def messages(paths: Sequence[Path]) -> Iterator[Pair]:
