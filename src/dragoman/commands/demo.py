@@ -19,7 +19,9 @@ class Options:
     way from corpus to translation; a model trained for so short a time is poor.
 
     With --corpus messages, learn real sentences in ten minutes: the messages of the programs on this machine, in
-    English and in the other language.
+    English and in the other language. What to expect: on a Debian with 79 Korean catalogues, 28,197 pairs, and BLEU 18
+    on messages unlike these after ten minutes of two busy cores. "The file could not be opened." is right then, and
+    most longer sentences are not.
 
     With --task, learn what to do with letters instead: copy, reverse or sort them, or recall the numbers after them.
     A picture shows the attention head that has found the trick, and a page how it found it.
