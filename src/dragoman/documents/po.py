@@ -34,7 +34,8 @@ LINE = re.compile(
 LIMIT = re.compile(r"\bmax[\w .-]{0,9}(?:length|width|chars|characters)\b\W{0,3}(\d{1,5})\b", re.IGNORECASE)
 # What a program puts a value in place of, by the flag of its messages. A message that says no-c-format has none.
 PRINTF = re.compile(
-    r"%(?:\d+\$|\(\w+\))?[-+ #0'I]*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:(?:hh|ll|[hlqjztL])?[diouxXeEfFgGaAcCsSpnrm@]|<PRI\w+>)|%%"
+    r"%(?:\d+\$|\(\w+\))?[-+ #0'I]*(?:\*|\d+)?(?:\.(?:\*|\d+))?"
+    r"(?:(?:hh|ll|[hlqjztL])?[diouxXeEfFgGaAcCsSpnrm@]|<PRI\w+>)|%%"
 )
 NAMED = re.compile(r"%\d+\$|%\(|\{|%%")  # a value by its number or its name, or none
 BRACES = re.compile(r"\{[^{}]*\}")
