@@ -104,7 +104,7 @@ def test_damage_in_lzma_is_named(tmp_path: Path):
         read_corpus([str(file)])
 
 
-def test_what_macos_adds_to_an_archive_is_no_corpus(pack: Packs):
+def test_files_of_macos_in_an_archive_are_no_corpus(pack: Packs):
     text = "".join(f"{source}\t{target}\n" for source, target in CLEAN)
     assert read_corpus([pack({"x/a.tsv": text, "__MACOSX/x/._a.tsv": "?", "x/._b.tsv": "?"})]).pairs == CLEAN
     with pytest.raises(UsageError, match="no file in it"):
