@@ -7,14 +7,20 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from growth import grows_too_fast, processor_seconds
 from hostile import CLEAN, WRITERS
 from pyarrow import parquet
 
 from dragoman.cli import main
+from dragoman.data.containers import advise
 from dragoman.data.corpus import read_corpus, stream_rows
-from dragoman.data.lines import BLOCK
+from dragoman.data.lines import BLOCK, checksum_of
 from dragoman.data.spec import CorpusSpec, parse_corpora
+from dragoman.data.tokenizer import Tokenizer
+from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError, UsageError
+from dragoman.training.datasets import prepare_dataset
+from dragoman.training.journal import Journal, RunConsole
 
 SOURCES, TARGETS = ("".join(f"{pair[side]}\n" for pair in CLEAN) for side in (0, 1))
 NOTICES = {"README": "Books", "LICENSE": "CC0", "Books.de-en.xml": "<cesAlign/>"}
@@ -76,6 +82,53 @@ def test_archive_that_cannot_be_read_is_named(pack: Packs, tmp_path: Path):
     Path(file).write_bytes(data)
     with pytest.raises(DragomanError, match=r"a.tsv: damaged or truncated"):
         read_corpus([file])
+
+
+def test_archive_of_a_newer_kind_is_named(pack: Packs):
+    file = pack({"a.tsv": "a\tb\n"})
+    data = bytearray(Path(file).read_bytes())
+    data[data.rindex(b"PK\x01\x02") + 6] = 200
+    Path(file).write_bytes(data)
+    with pytest.raises(DragomanError, match=r"not a readable ZIP archive: zip file version 20"):
+        parse_corpora([file])
+
+
+def test_damage_in_lzma_is_named(tmp_path: Path):
+    file = tmp_path / "a.zip"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("a.tsv", "a\tb\n" * 9_000)
+    data = bytearray(file.read_bytes())
+    data[50:70] = b"\xff" * 20
+    file.write_bytes(data)
+    with pytest.raises(DragomanError, match=r"a.tsv: damaged or truncated"):
+        read_corpus([str(file)])
+
+
+def test_files_of_macos_in_an_archive_are_no_corpus(pack: Packs):
+    text = "".join(f"{source}\t{target}\n" for source, target in CLEAN)
+    assert read_corpus([pack({"x/a.tsv": text, "__MACOSX/x/._a.tsv": "?", "x/._b.tsv": "?"})]).pairs == CLEAN
+    with pytest.raises(UsageError, match="no file in it"):
+        parse_corpora([pack({})])
+
+
+def test_archive_of_many_files_is_explained_in_linear_time():
+    def seconds(count: int) -> float:
+        return processor_seconds(lambda: advise("a.zip", [f"{n}.txt" for n in range(count)], []))
+
+    assert not grows_too_fast(seconds, 3_000)
+
+
+def test_archive_trains_and_is_told_by_its_bytes(pack: Packs, tokenizer: Tokenizer, tmp_path: Path):
+    text = "".join(f"{source}\t{target}\n" for source, target in CLEAN)
+    file = pack({"a.tsv": text, "b.tsv": "a\tb\n"})
+    assert checksum_of(f"{file}/a.tsv") != checksum_of(f"{file}/b.tsv")
+    journal = Journal(tmp_path / "run", RunConsole(), active=False)
+    out = tmp_path / "a.arrow"
+    for _ in range(2):
+        pairs = prepare_dataset(
+            parse_corpora([f"{file}/a.tsv"]), Tokenizers.from_tokenizer(tokenizer), None, out, journal, ""
+        )
+        assert len(pairs) == len(CLEAN)
 
 
 def test_bomb_in_an_archive_stops_at_a_cap(pack: Packs):

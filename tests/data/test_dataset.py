@@ -24,6 +24,8 @@ from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizer import Tokenizer, normalise
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
+from dragoman.training.datasets import prepare_dataset
+from dragoman.training.journal import Journal, RunConsole
 
 LONG = "dog " * 300
 
@@ -177,7 +179,7 @@ def test_weights_of_pairs_are_kept_and_count_in_the_fingerprint(
 
 
 def test_pair_of_weight_0_is_left_out_and_told(tokenizer: Tokenizer, pairs: list[Pair], tmp_path: Path):
-    def store(weights: list[int]) -> tuple[Pairs, list[str]]:
+    def store(weights: list[float]) -> tuple[Pairs, list[str]]:
         rows = [f"{source}\t{target}\t{weight}\n" for (source, target), weight in zip(pairs, weights, strict=False)]
         (tmp_path / "some.tsv").write_text("".join(rows), encoding="utf-8")
         spec = CorpusSpec((str(tmp_path / "some.tsv"),), weight_column="3")
@@ -188,6 +190,19 @@ def test_pair_of_weight_0_is_left_out_and_told(tokenizer: Tokenizer, pairs: list
     assert [note.partition("some.tsv: ")[2] for note in notes] == ["skipped pairs of weight 0: 1 (line 2)"]
     with pytest.raises(DragomanError, match="every pair has weight 0"):
         store([0, 0, 0])
+    with pytest.raises(DragomanError, match="every pair has weight 0"):
+        store([1e-9, 1e-50, 0.0009])  # it would take a million epochs until one of them comes
+    assert len(store([0.001, 1e-9])[0]) == 1
+
+
+def test_another_column_of_weights_is_read_anew(tokenizer: Tokenizer, pairs: list[Pair], tmp_path: Path):
+    (tmp_path / "some.tsv").write_text("".join(f"{s}\t{t}\t0.5\t2\n" for s, t in pairs), encoding="utf-8")
+    journal = Journal(tmp_path / "run", RunConsole(), active=False)
+    for column, weight in (("3", 0.5), ("4", 2.0)):
+        spec = CorpusSpec((str(tmp_path / "some.tsv"),), weight_column=column)
+        stored = prepare_dataset((spec,), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "x.arrow", journal, "")
+        assert stored.weights is not None
+        assert set(stored.weights.tolist()) == {weight}
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5])

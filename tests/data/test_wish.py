@@ -98,3 +98,13 @@ def test_wish_without_an_answer_is_refused(dragoman: Callable, tmp_path: Path, f
     ran = dragoman("wish", tmp_path / "mono.txt", "--train", tmp_path / "train.tsv", *flags)
     assert ran.code == 2
     assert says in ran.err
+
+
+@pytest.mark.parametrize(("text", "out"), [("mono.txt", "mono.txt"), ("mono.txt", "train.tsv"), ("train.tsv", "x.txt")])
+def test_wish_reads_plain_text_and_leaves_it_alone(dragoman: Callable, tmp_path: Path, text: str, out: str):
+    (tmp_path / "mono.txt").write_text("one two three\n")
+    (tmp_path / "train.tsv").write_text("four\tvier\n")
+    ran = dragoman("wish", tmp_path / text, "--train", tmp_path / "train.tsv", "--out", tmp_path / out)
+    assert ran.code == 2
+    assert "write to another file" in ran.err or "TEXT is plain text" in ran.err
+    assert (tmp_path / "mono.txt").read_text() == "one two three\n"

@@ -116,7 +116,12 @@ def test_insertion_of_which_no_word_is_left_is_dropped(word: str):
 @pytest.mark.parametrize(
     ("flags", "source", "translation", "is_kept"),
     [
-        ("c-format", "%d of %s", "%s von %d", True),
+        ("c-format", "%d of %s", "%d von %s", True),
+        ("c-format", "%d of %s", "%s von %d", False),  # the program would read a number as an address
+        ("python-format", "%(n)d of %(all)s", "%(all)s von %(n)d", True),
+        ("python-brace-format", "{n} of {all}", "{all} von {n}", True),
+        ("c-format", "%d%% of %s", "%%%d von %s", True),
+        ("c-format", "%<PRIu64> files", "Dateien", False),
         ("c-format", "%d of %s", "%d von", False),
         ("c-format", "%1$s of %2$-5ld", "%2$-5ld von %1$s", True),
         ("c-format", "50%% of %s", "50% von %s", False),  # "% v" is no directive of C, but msgfmt refuses it

@@ -39,17 +39,23 @@ def main(arguments: list[str]) -> None:
     if options.count < 1 or options.max_words < 1:
         raise UsageError("--count and --max-words must be at least 1")
     from dragoman.data.corpus import stream_rows
-    from dragoman.data.lines import read_lines
-    from dragoman.data.spec import parse_corpora
+    from dragoman.data.lines import place_of, read_lines
+    from dragoman.data.spec import OF_PAIRS, parse_corpora, suffix_of
     from dragoman.data.split import words_of
     from dragoman.data.wish import Wish
     from dragoman.storage.output import require_place
     from dragoman.storage.writing import replace_file
 
+    if suffix_of(str(options.text)) in OF_PAIRS:
+        raise UsageError(f"{options.text}: looks like a file of pairs; TEXT is plain text, one sentence per line")
+    specs = parse_corpora(options.train)
     if options.out:
         require_place(options.out)
+        read = [options.text, *(place_of(file)[0] for spec in specs for file in spec.files)]
+        if any(options.out.exists() and file.exists() and options.out.samefile(file) for file in read):
+            raise UsageError(f"{options.out}: is read; write to another file")
     texts = [text for text in read_lines(str(options.text)) if text and len(words_of(text)) <= options.max_words]
-    wish = Wish(texts, (row.source for spec in parse_corpora(options.train) for row in stream_rows(spec)))
+    wish = Wish(texts, (row.source for spec in specs for row in stream_rows(spec)))
     if not wish.rows:
         raise UsageError(f"{options.text}: no sentence that the training pairs lack")
     chosen = wish.choose(options.count)

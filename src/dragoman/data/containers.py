@@ -3,7 +3,7 @@
 A file in an archive is named as if the archive were a folder: `books.zip/Books.de-en.en`.
 """
 
-import itertools
+import re
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +13,7 @@ from dragoman.errors import DragomanError, UsageError
 
 Columns = tuple[str, str] | None
 SHOWN = 6  # names in a message
+OF_MAC = re.compile(r"(^|/)(__MACOSX/|\._)")  # what macOS puts beside each file in an archive
 TABLES = ("*.arrow", "*.parquet", "data/*.parquet")
 
 
@@ -38,8 +39,9 @@ def files_in(word: str, columns: Columns, of_pairs: Sequence[str]) -> tuple[list
             names = [info.filename for info in archive.infolist() if not info.is_dir()]
     except FileNotFoundError:
         raise DragomanError(f"{display_path(word)}: no such file") from None
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
+    except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError) as error:
         raise DragomanError(f"{display_path(word)}: not a readable ZIP archive: {error}") from None
+    names = [name for name in names if not OF_MAC.search(name)]
     both = [name for name in names if Path(name).suffix.lower() in of_pairs and not codec_of(name)]
     if len(both) == 1:
         return [(f"{word}/{both[0]}",)], columns
@@ -56,11 +58,14 @@ def advise(word: str, names: list[str], both: list[str]) -> str:
     """Return what to name instead of an archive with these files, of which some have both sides."""
     if both:
         return f"several corpora in it; name those that you mean: {' '.join(f'{word}/{name}' for name in both[:SHOWN])}"
-    for one_side, other in itertools.combinations(names, 2):
-        languages = [Path(name).suffix[1:] for name in (one_side, other)]
-        if Path(one_side).stem == Path(other).stem and all(map(is_language, languages)):
+    texts: dict[str, str] = {}  # languages by the name without them
+    for stem, language in ((Path(name).stem, Path(name).suffix[1:]) for name in names):
+        if is_language(language) and texts.setdefault(stem, language) != language:
+            languages = [texts[stem], language]
             orders = " or ".join(f"columns={','.join(order)}" for order in (languages, languages[::-1]))
             return f"two texts in it; say which is the source: {orders}"
+    if not names:
+        return "no file in it"
     some = " ".join(f"{word}/{name}" for name in names[:SHOWN])
     return f"no corpus that is told by its names; name a file in it, or two: {some}"
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from dragoman.data.batches import Batch, Ids, Repeat
 from dragoman.data.corpus import WEIGHTLESS, LeftOut, drop_empty, stream_rows
-from dragoman.data.lines import MAX_WEIGHT, Row
-from dragoman.data.spec import MIN_WEIGHT, CorpusSpec
+from dragoman.data.lines import MAX_WEIGHT, MIN_WEIGHT, Row
+from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.storage import formats

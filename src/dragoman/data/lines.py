@@ -7,6 +7,7 @@ the sentence: a reader that splits at U+2028 or at a lone carriage return shifts
 
 import contextlib
 import itertools
+import lzma
 import os
 import re
 import zipfile
@@ -20,9 +21,10 @@ from dragoman.data.encoding import is_supported
 from dragoman.data.unspaced import drop_needless_line_ends
 from dragoman.errors import DragomanError, plural
 from dragoman.storage.output import CODECS
+from dragoman.storage.writing import fingerprint
 
 BLOCK = 1 << 20  # bytes
-MAX_WEIGHT = 1000.0  # of a pair or a corpus
+MIN_WEIGHT, MAX_WEIGHT = 0.001, 1000.0  # of a corpus, and of a pair that ever comes
 LONGEST_LINE = 16 << 20  # bytes; a sentence has hundreds
 # A file that unpacks to more than SPARE bytes and to more than RATIO times its size is a bomb: text unpacks to 3 to 20
 # times its size, a file of zeros to 1,000 times.
@@ -120,6 +122,12 @@ def place_of(path: str | Path) -> tuple[Path, str]:
     return Path(path), ""
 
 
+def checksum_of(path: str) -> str:
+    """Return the SHA-256 of a file; of one in a ZIP archive that of the archive, and its name there."""
+    place, member = place_of(path)
+    return "/".join(filter(None, [fingerprint(place)["sha256"], member]))
+
+
 def read_blocks(path: str) -> Iterator[bytes]:
     """Yield the bytes of a file, decompressed.
 
@@ -173,7 +181,7 @@ def read_member(archive: Path, name: str) -> Iterator[bytes]:
                 yield block
     except KeyError:
         raise DragomanError(f"{path}: no such file in the archive") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError) as error:
         raise DragomanError(f"{path}: damaged or truncated ({error}); download the archive again") from None
     except (NotImplementedError, RuntimeError):  # another compression; a password
         raise DragomanError(f"{path}: packed in a way that is not read; unpack the archive first") from None
@@ -296,7 +304,10 @@ def read_tsv(path: str, on_problem: OnProblem, weight_column: str = "") -> Itera
 
 
 def weighted_row(row: Row, weight: object, path: str, on_problem: OnProblem) -> Iterator[Row]:
-    """Yield a row with its weight, a number or a text that is one; nothing where it is neither, which is reported."""
+    """Yield a row with its weight, a number or a text that is one; nothing where it is neither, which is reported.
+
+    Less than MIN_WEIGHT is 0: of such pairs, an epoch has none in thousands, and a run would wait for one for hours.
+    """
     try:
         value = float(weight)  # type: ignore[arg-type]
         if not 0 <= value <= MAX_WEIGHT:
@@ -305,7 +316,7 @@ def weighted_row(row: Row, weight: object, path: str, on_problem: OnProblem) -> 
         text = f"a weight is a number from 0 to {MAX_WEIGHT:,.0f}, found: {quote_line(str(weight))}"
         on_problem(Problem("record", path, row.number, text))
     else:
-        yield row._replace(weight=value)
+        yield row._replace(weight=value if value >= MIN_WEIGHT else 0.0)
 
 
 def advise_columns(line: str) -> str:

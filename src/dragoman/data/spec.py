@@ -11,7 +11,7 @@ from typing import Any
 
 from dragoman.config.fields import check_texts
 from dragoman.data.containers import files_in, is_container
-from dragoman.data.lines import FOLDER, MAX_WEIGHT, codec_of, display_path, no_such_file, place_of
+from dragoman.data.lines import FOLDER, MAX_WEIGHT, MIN_WEIGHT, codec_of, display_path, no_such_file, place_of
 from dragoman.errors import DragomanError, UsageError
 
 # One file holds both sides.
@@ -49,7 +49,6 @@ NOT_TEXT, NOT_PAIRS, STRUCTURED = (
 OPTION = re.compile(r"([a-z]+(?:-[a-z]+)?)=(.*)", re.DOTALL)
 TAG = re.compile(r"[\w.-]{1,40}")
 OPTIONS = ("weight", "share", "tag", "target-tag", "columns", "weight-column")
-MIN_WEIGHT = 0.001
 
 
 @dataclass(frozen=True)

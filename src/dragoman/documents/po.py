@@ -34,8 +34,10 @@ LINE = re.compile(
 LIMIT = re.compile(r"\bmax[\w .-]{0,9}(?:length|width|chars|characters)\b\W{0,3}(\d{1,5})\b", re.IGNORECASE)
 # What a program puts a value in place of, by the flag of its messages. A message that says no-c-format has none.
 PRINTF = re.compile(
-    r"%(?:\d+\$|\(\w+\))?[-+ #0'I]*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh|ll|[hlqjztL])?[diouxXeEfFgGaAcCsSpnrm@]|%%"
+    r"%(?:\d+\$|\(\w+\))?[-+ #0'I]*(?:\*|\d+)?(?:\.(?:\*|\d+))?"
+    r"(?:(?:hh|ll|[hlqjztL])?[diouxXeEfFgGaAcCsSpnrm@]|<PRI\w+>)|%%"
 )
+NAMED = re.compile(r"%\d+\$|%\(|\{|%%")  # a value by its number or its name, or none
 BRACES = re.compile(r"\{[^{}]*\}")
 DIRECTIVES = {
     **dict.fromkeys(("c-format", "objc-format", "php-format", "perl-format", "python-format", "lua-format"), PRINTF),
@@ -237,8 +239,17 @@ def missing_translations(
 def check_directives(flags: frozenset[str], source: str, translation: str) -> None:
     """Raise ValueError where a translation has other directives than the message, by the flags of the message."""
     for flag in flags & DIRECTIVES.keys():
-        if Counter(DIRECTIVES[flag].findall(source)) != Counter(DIRECTIVES[flag].findall(translation)):
+        if ordered(DIRECTIVES[flag].findall(source)) != ordered(DIRECTIVES[flag].findall(translation)):
             raise ValueError(f"its translation has other directives, which {flag} forbids")
+
+
+def ordered(directives: list[str]) -> list[str]:
+    """Return directives in an order in which the same ones are equal: those with a number or a name may change places.
+
+    A program gives its values to the others in their order: where %s and %d have changed places, it may crash.
+    """
+    placed = [each for each in directives if NAMED.match(each)]
+    return sorted(placed) + [each for each in directives if not NAMED.match(each)]
 
 
 def render_marked(mark: str, before: Span, passage: Passage, translations: Sequence[str]) -> Content:

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from dragoman.config import SearchConfig, as_dict
 from dragoman.data.corpus import LeftOut, stream_rows
-from dragoman.data.lines import display_path, read_lines
+from dragoman.data.lines import checksum_of, display_path, read_lines
 from dragoman.data.spec import CorpusSpec, check_present
 from dragoman.errors import DragomanError
 from dragoman.model_folder import fetch_model, verify_files
@@ -89,7 +89,7 @@ class Job:
         corpus = self.text if isinstance(self.text, CorpusSpec) else None
         made_of = {
             "model": fingerprint(folder / MANIFEST)["sha256"],
-            "text": [fingerprint(Path(file))["sha256"] for file in self.files],
+            "text": [*map(checksum_of, self.files)],
             "direction": "forward" if self.text_is_source else "back",
             "columns": corpus.columns if corpus else None,
             "tag": self.tag,

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.data.dataset import Pairs, tokenise
+from dragoman.data.lines import checksum_of
 from dragoman.data.spec import CorpusSpec
 from dragoman.data.tokenizers import Tokenizers
 from dragoman.errors import DragomanError
 from dragoman.storage.records import read_json
-from dragoman.storage.writing import fingerprint, replace_file
+from dragoman.storage.writing import replace_file
 from dragoman.training.journal import Journal
 
 
@@ -30,10 +31,11 @@ def prepare_dataset(
     intact and was made from the same texts with the same settings.
     """
     inputs = {
-        "files": [[fingerprint(Path(name))["sha256"] for name in spec.files] for spec in specs],
+        "files": [[*map(checksum_of, spec.files)] for spec in specs],
         "settings": [
-            [*spec.files, spec.weight, spec.share, spec.tag, spec.columns, *filter(None, [spec.target_tag])]
+            [*spec.files, spec.weight, spec.share, spec.tag, spec.columns, *filter(None, [spec.target_tag, weights])]
             for spec in specs
+            for weights in [spec.weight_column and f"weight-column={spec.weight_column}"]
         ],
         "tokenizer": hashlib.sha256("".join(tokenizers.as_files().values()).encode()).hexdigest(),
         "longest": max_tokens,
