@@ -402,6 +402,8 @@ def test_figure_in_korean_has_no_english_but_the_words_of_the_sentence(translato
         ours = re.sub(r"“.*?”|dragoman [\w.]+|모델 \S+", "", text)
         assert not re.search("[A-Za-z]{3}", ours), text
     labels = save_svg(view_figure(translator, inspection, name), tmp_path / "ko.svg", say)
+    if name == "tree":
+        assert {"남김", "버림"} <= set(said)
     if name in ("map", "occlusion"):  # words of the sentence that are words of ours, too
         assert {"head", "layer"} <= labels
 

@@ -26,6 +26,7 @@ NOT_IN_SVG = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]
 MAX_INCHES = 30.0  # with more rows or columns than fit, cells and letters get smaller
 LETTERS_PER_INCH = 15  # of a caption
 NOTEBOOK_DPI = 80
+LAST_LINE = "last line"  # the gid of texts whose last line is of this program
 HEADING = "heading"  # the gid of cells of tables whose text is of this program, not of a sentence
 
 
@@ -134,7 +135,8 @@ def render(figure: Figure, form: str, dpi: int, say: Say = say_english) -> bytes
 def say_words(canvas: Any, say: Say) -> None:
     """Replace the words of a drawn figure that are ours by what `say` says; all others are those of sentences and runs.
 
-    Ours are titles, the names of axes, the legends of axes, and cells of tables with the gid HEADING.
+    Ours are titles, the names of axes, the legends of axes, cells of tables with the gid HEADING, and the last lines of
+    texts with the gid LAST_LINE.
     """
     texts = [canvas._suptitle] if canvas._suptitle else []
     for axes in canvas.axes:
@@ -143,6 +145,9 @@ def say_words(canvas: Any, say: Say) -> None:
     texts += [cell.get_text() for cell in canvas.findobj(lambda artist: artist.get_gid() == HEADING)]
     for text in texts:
         text.set_text(say(text.get_text()))
+    for text in canvas.findobj(lambda artist: artist.get_gid() == LAST_LINE):
+        lines, _, last = text.get_text().rpartition("\n")
+        text.set_text(f"{lines}\n{say(last)}")
 
 
 def wrap_caption(caption: str, width: float) -> str:

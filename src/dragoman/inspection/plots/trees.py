@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from dragoman.errors import plural
-from dragoman.inspection.figure import Figure, shorten_label, two_digits
+from dragoman.inspection.figure import LAST_LINE, Figure, shorten_label, two_digits
 from dragoman.inspection.tree import BeamTree, Fate, Node
 
 MAX_STEPS, MAX_ROWS = 14, 8  # steps: half of them at the beginning, half at the end
@@ -60,6 +60,7 @@ def tree_figure(tree: BeamTree, caption: str) -> Figure:
                 column,
                 row,
                 node_text(node),
+                gid=LAST_LINE if node.parent is not None else None,
                 fontsize=7.5,
                 ha="center",
                 va="center",
