@@ -499,6 +499,7 @@ def test_documents_of_deepl_are_asked_for_with_their_key_alone(kept: Running):
     assert ask(kept, "GET", f"documents/{handle.document_id}").status == 404
     assert ask(kept, "DELETE", f"documents/{handle.document_id}").status == 404
     assert ask(kept, "GET", "documents").json == {"documents": []}
+    client.translate_document_wait_until_done(handle)
     client.translate_document_download(handle, io.BytesIO())
 
 
