@@ -125,8 +125,13 @@ def extremes(spec: CorpusSpec, block: RowBlock, judged: np.ndarray) -> Iterator[
     known = np.flatnonzero(~np.isnan(judged))
     order = known[judged[known].argsort(kind="stable")]
     for row in dict.fromkeys([*order[:MAX_EXAMPLES].tolist(), *order[::-1][:MAX_EXAMPLES].tolist()]):
-        source, target = (column.texts[row][:LONGEST_EXAMPLE] for column in block.columns)
-        yield Example(f"{display_path(spec.files[0])}:{block.numbers[row]}", source, target, float(judged[row]))
+        yield example_of(block, row, f"{display_path(spec.files[0])}:{block.numbers[row]}", judged)
+
+
+def example_of(block: RowBlock, row: int, location: str, scores: np.ndarray | None) -> Example:
+    """Return a row of a block as an example, with its score if there are `scores` (n,)."""
+    source, target = (column.texts[row][:LONGEST_EXAMPLE] for column in block.columns)
+    return Example(location, source, target, None if scores is None else float(scores[row]))
 
 
 def first_readings(sets: CorpusSets) -> Readings:
@@ -205,9 +210,7 @@ def add_hits(report: CheckReport, corpus: CheckedCorpus, block: RowBlock, hits: 
             file = display_path(names[0 if corpus.spec.format else hit.side or 0])
             locations.append(f"{file}:{block.numbers[row]}")
             if len(some) < examples:
-                source, target = (column.texts[row][:LONGEST_EXAMPLE] for column in block.columns)
-                score = None if hit.scores is None else float(hit.scores[row])
-                some.append(Example(locations[-1], source, target, score))
+                some.append(example_of(block, row, locations[-1], hit.scores))
         report.add(rule, locations, int(rows.sum()))
         report.findings[rule].examples += some
         if RULES[rule].level != "note":

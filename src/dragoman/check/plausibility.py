@@ -12,7 +12,7 @@ import numpy as np
 from dragoman.check.cleaning import Origin
 from dragoman.check.detectors import Hits
 
-MIN_WEIGHT = 0.01
+LEAST_WEIGHT = 0.01  # of a pair, since no model is sure
 BINS = 20  # of wrong pairs, by their plausibility
 FEWEST = 0.01  # share of wrong pairs from which it pays to look for them
 APART = 0.95  # share of the wrong pairs that must be less plausible than half of the pairs
@@ -76,7 +76,7 @@ def least_believed(scores: np.ndarray, wrong: np.ndarray) -> float:
 def shares_right(scores: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return edges of plausibility (BINS + 1,), and how many of the pairs between them are right (BINS + 2,).
 
-    That is their share, at least, from MIN_WEIGHT to 1, and never less for more plausible pairs. scores (n,): of the
+    That is their share, at least, from LEAST_WEIGHT to 1, and never less for more plausible pairs. scores (n,): of the
     pairs; wrong (m,): of pairs that are wrong for certain. All are 1 for models that cannot tell the two apart.
     """
     edges, below, wrong_below = wrong_pairs_below(scores, wrong)
@@ -93,7 +93,7 @@ def shares_right(scores: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.
         max(min(share(first, last) for last in range(bin + 1, BINS + 1)) for first in range(bin + 1))
         for bin in range(BINS)
     ]
-    return edges, np.clip([rising[0], *rising, 1.0], MIN_WEIGHT, 1)
+    return edges, np.clip([rising[0], *rising, 1.0], LEAST_WEIGHT, 1)
 
 
 def least_kept(scores: np.ndarray, keep: float) -> float:

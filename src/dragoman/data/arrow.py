@@ -7,11 +7,9 @@ from pathlib import Path
 import pyarrow
 
 from dragoman.data.lines import OnProblem, Row, display_path, suggest_columns
-from dragoman.data.parquet import field_of, rows_of
+from dragoman.data.parquet import ROWS_IN_MEMORY, field_of, rows_of
 from dragoman.data.spec import DEFAULT_COLUMNS
 from dragoman.errors import DragomanError
-
-ROWS_IN_MEMORY = 1024
 
 
 def read_arrow(

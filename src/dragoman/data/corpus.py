@@ -110,7 +110,7 @@ class Corpus:
 
 
 def read_corpus(words: Sequence[str]) -> Corpus:
-    """Return the pairs of one or more corpora in order; see `parse_corpora` for the words. Weights are ignored.
+    """Return the pairs of one or more corpora in order; see `parse_corpora` for the words. Of weights, only 0 counts.
 
     Raise DragomanError where a file is missing, holds no pair, or holds what `stream_rows` refuses.
     """
