@@ -404,6 +404,9 @@ def test_figure_in_korean_has_no_english_but_the_words_of_the_sentence(translato
     labels = save_svg(view_figure(translator, inspection, name), tmp_path / "ko.svg", say)
     if name == "tree":
         assert {"남김", "버림"} <= set(said)
+        drawn = (tmp_path / "ko.svg").read_text("utf-8")
+        assert "남김" in drawn
+        assert "kept" not in drawn
     if name in ("map", "occlusion"):  # words of the sentence that are words of ours, too
         assert {"head", "layer"} <= labels
 
