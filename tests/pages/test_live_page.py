@@ -361,7 +361,7 @@ def test_term_is_sent_with_the_text_and_kept_only_if_asked(visit):
     page.tab.locator("#remember").check()
     assert json.loads(page.stored()["glossary"]) == {"en-ko": [["dog", "강아지|", "match"]]}
     page.open()
-    assert page.tab.locator("#terms-count").text_content() == "(1)"
+    expect(page.tab.locator("#terms-count")).to_have_text("(1)")
     page.tab.locator("#glossary summary").click()
     with page.tab.expect_download() as download:
         page.tab.locator("#save-terms").click()
