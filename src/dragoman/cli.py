@@ -18,6 +18,7 @@ COMMANDS = {
     "check": "find what is wrong with sentence pairs, and where",
     "split": "split sentence pairs into train, dev and test without near duplicates between them",
     "wish": "choose the sentences whose translations would teach most",
+    "forecast": "say what twice the sentence pairs would bring",
     "train": "train a translator on your sentence pairs",
     "translate": "translate text or documents with a model",
     "serve": "serve translations over HTTP, to the clients of LibreTranslate and DeepL",

@@ -11,6 +11,7 @@ import pytest
 
 from dragoman.check.plausibility import Plausibility, least_believed, least_kept, shares_right, wrong_pairs_below
 from dragoman.cli import main
+from dragoman.config import TrainingConfig
 from dragoman.data.corpus import Pair
 from dragoman.errors import UsageError
 from dragoman.synthesis import plausibility
@@ -116,8 +117,9 @@ def test_model_never_judges_what_it_has_learned(tmp_path: Path, monkeypatch: pyt
     pairs = with_wrong(numbered(1_500), 10)
     learned: list[tuple[bool, set[str]]] = []
 
-    def remember(some: list[Pair], run: Path, minutes: float) -> Path:
-        assert minutes == 0.5
+    def remember(some: list[Pair], dev: list[Pair], run: Path, settings: TrainingConfig) -> Path:
+        assert settings.minutes == 0.5
+        some = [*dev, *some]
         turned = not some[0][0][1:2].isdigit()
         learned.append((turned, {pair[turned] for pair in some}))
         return Path(str(len(learned) - 1))

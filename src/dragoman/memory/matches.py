@@ -2,10 +2,14 @@
 
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from array import array
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import partial
+
+import numpy as np
 
 from dragoman.memory.pairs import ApprovedPair
 from dragoman.text import verbatim
@@ -75,7 +79,7 @@ class Matches:
         # Without numbers and placeholders, which take time to find: filled in when somebody asks.
         self.by_rest: defaultdict[Key, list[int]] = defaultdict(list)
         self.rest_count = 0
-        self.by_word: defaultdict[str, list[int]] = defaultdict(list)
+        self.by_word: defaultdict[str, array[int]] = defaultdict(partial(array, "q"))
 
     def refresh(self) -> None:
         """Take the pairs that are there since."""
@@ -108,12 +112,14 @@ class Matches:
         if match := self.exact(text, tag, target_tag):
             return match
         words = words_of(text)
-        common: Counter[int] = Counter()
-        for word in set(words):
-            numbers = self.by_word.get(word, [])
-            common.update(dict.fromkeys(numbers, 1 / (1 + len(numbers))))  # rare words say more
+        common = np.zeros(len(self.pairs))
+        for word in dict.fromkeys(words):
+            numbers = np.array(self.by_word.get(word, ()), np.int64)
+            numbers = numbers[numbers < len(common)]  # others may have come meanwhile
+            common[numbers] += 1 / (1 + len(numbers))  # rare words say more
+        likely = np.argpartition(-common, COMPARED)[:COMPARED] if len(common) > COMPARED else np.arange(len(common))
         best: Match | None = None
-        for number, _ in common.most_common(COMPARED):
+        for number in sorted(likely[common[likely] > 0].tolist(), key=lambda number: (-common[number], number)):
             pair = self.pairs[number]
             if pair is None or (pair.tag, pair.target_tag) != (tag, target_tag):
                 continue

@@ -118,11 +118,14 @@ class SourceRecall:
         near = self.recollection.neighbours(vectors.float().cpu().numpy()[there], source[there], self.likeness)
         if not near.weight.any():
             return log_p
-        shares = np.log(np.maximum(near.weight[:, None] * near.token_shares, NOTHING))
-        places, tokens, of_memory, of_model = (
-            torch.from_numpy(each).to(log_p.device) for each in (there, near.tokens, shares, np.log1p(-near.weight))
-        )
-        mixed = log_p[places] + of_model[:, None].to(log_p.dtype)
+        # A row without weight gains nothing: x + 0 and log(e^x + e^-inf) are x.
+        kept = np.zeros(len(source), np.float32)
+        tokens, gained = (np.full((len(source), near.tokens.shape[1]), *each) for each in ((0, int), (-np.inf, np.float32)))
+        kept[there] = np.log1p(-near.weight)
+        tokens[there] = near.tokens
+        gained[there] = np.log(np.maximum(near.weight[:, None] * near.token_shares, NOTHING))
+        kept, tokens, gained = (torch.from_numpy(each).to(log_p.device) for each in (kept, tokens, gained))
+        log_p += kept[:, None].to(log_p.dtype)
         # Neighbours with the same token write the same number.
-        log_p[places] = mixed.scatter_(1, tokens, torch.logaddexp(mixed.gather(1, tokens), of_memory.to(mixed.dtype)))
+        log_p.scatter_(1, tokens, torch.logaddexp(log_p.gather(1, tokens), gained.to(log_p.dtype)))
         return log_p

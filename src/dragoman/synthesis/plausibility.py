@@ -12,15 +12,13 @@ from zlib import crc32
 
 import numpy as np
 
-from dragoman.config import RunConfig
 from dragoman.config.presets import TINY
 from dragoman.data.corpus import Pair
 from dragoman.decoding.forced import max_positions, score
 from dragoman.errors import UsageError
 from dragoman.model_folder import read_model
-from dragoman.training.loop import open_journal, train
+from dragoman.synthesis.small_model import FEWEST, train_small
 
-FEWEST = 1_000  # pairs that small models can learn from
 DEV = 200  # pairs of a training that choose its best model
 WRONG = 5_000  # wrong pairs that are judged, at most
 NEAR = 50  # ranks by length, from which the target of a wrong pair is taken
@@ -78,6 +76,7 @@ def learn(
     """
     if len(pairs) < FEWEST:
         raise UsageError(f"{len(pairs):,} pairs are too few to learn from; {FEWEST:,} are the fewest")
+    settings = replace(TINY.training, minutes=minutes / 4, validate_every=1_000_000)
     folds = np.array([fold_of(source) for source, _ in pairs])
     scores, wrong_scores = np.full(len(pairs), np.nan), []
     for fold in range(2):
@@ -90,7 +89,8 @@ def learn(
             announce(
                 f"model {2 * fold + way + 1} of 4 learns {'targets to sources' if turned else 'sources to targets'}"
             )
-            model = train_small(list(turn(seen, turned)), place / f"{fold}-{way}", minutes / 4)
+            learned = list(turn(seen, turned))
+            model = train_small(learned[DEV:], learned[:DEV], place / f"{fold}-{way}", settings)
             both.append(cross_entropy(model, list(turn([*judged, *wrong], turned))))
         forward, backward = both
         plausibility = np.exp(-np.abs(forward - backward) - (forward + backward) / 2)
@@ -102,21 +102,3 @@ def learn(
 def turn(pairs: Sequence[Pair], turned: bool) -> Iterator[Pair]:
     """Yield pairs, the target first if `turned`."""
     return ((target, source) if turned else (source, target) for source, target in pairs)
-
-
-def train_small(pairs: Sequence[Pair], run: Path, minutes: float) -> Path:
-    """Train a small model on pairs for so many minutes; return its folder."""
-    run.mkdir(parents=True)
-    for name, some in (("train", pairs[DEV:]), ("dev", pairs[:DEV])):
-        (run / f"{name}.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in some), encoding="utf-8")
-    config = RunConfig(
-        preset="tiny",
-        train=(str(run / "train.tsv"),),
-        dev=(str(run / "dev.tsv"),),
-        out=str(run),
-        model=TINY.model,
-        training=replace(TINY.training, minutes=minutes, validate_every=1_000_000),
-    )
-    with open_journal(config, quiet=True) as journal:
-        train(config, journal)
-    return (run / "best").resolve()

@@ -1,0 +1,104 @@
+"""Say what twice the pairs would bring: small models learn from parts of the pairs, and their curve is continued.
+
+The parts are an eighth, a quarter, a half and all, each within the next, and all models learn for as many updates, so
+that only the pairs differ.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from pathlib import Path
+from random import Random
+from statistics import mean
+
+from dragoman.config import SearchConfig, TrainingConfig
+from dragoman.data.corpus import Pair
+from dragoman.errors import UsageError, plural
+from dragoman.evaluation.metrics import bleu_metric, choose_tokenization, normalise_texts
+from dragoman.synthesis.small_model import FEWEST, train_small
+from dragoman.translation.translator import Translator
+
+PARTS = (8, 4, 2, 1)  # the whole by these
+GROUPS = 20  # of dev pairs, each of which is left out once, to see how far chance moves a score
+DEVIATIONS = 1.64  # standard errors on each side: nine of ten
+VALIDATIONS = 8  # of a training; the best one counts, since small parts are learned by heart
+Scores = list[float]  # BLEU of each part
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The BLEU of models that learned from more and more pairs, and what twice as many would give."""
+
+    pairs: list[int]
+    scores: Scores
+    low: float
+    high: float
+
+    @property
+    def doubled(self) -> int:
+        """Return the number of pairs that the range is for."""
+        return 2 * self.pairs[-1]
+
+
+def parts_of(pairs: Sequence[Pair], seed: int = 1) -> list[list[Pair]]:
+    """Return the parts by which the curve is drawn, the smallest first, each with all pairs of those before it."""
+    shuffled = Random(seed).sample(pairs, len(pairs))
+    return [shuffled[: len(pairs) // part] for part in PARTS]
+
+
+def continue_curve(scores: Scores) -> tuple[float, float]:
+    """Return the least and the most that the next doubling gives: its gain is as the last ones, or shrinks as they do.
+    """
+    gains = [after - before for before, after in zip(scores, scores[1:], strict=False)]
+    last = mean(gains[-2:])
+    shrinking = min(max(gains[-1], 0.0) / gains[-2], 1.0) if gains[-2] > 0 else 1.0
+    return scores[-1] + last * shrinking, scores[-1] + last
+
+
+def forecast_scores(systems: Sequence[Sequence[str]], references: Sequence[str]) -> tuple[Scores, float, float]:
+    """Return the BLEU of each system, and the lowest and highest that the next one is expected to have.
+
+    systems: translations of the dev pairs, by models of more and more pairs. The range is that of `continue_curve`,
+    widened by how far its ends move with the dev pairs (jackknife, a twentieth of them left out at a time).
+    """
+    normal = [normalise_texts(translations, references) for translations in systems]
+    metric = bleu_metric(choose_tokenization(references))
+
+    def scores(rows: Sequence[int]) -> Scores:
+        return [
+            metric.corpus_score([texts[row] for row in rows], [[references[row] for row in rows]]).score
+            for texts, references in normal
+        ]
+
+    rows = range(len(references))
+    without = [continue_curve(scores([row for row in rows if row % GROUPS != group])) for group in range(GROUPS)]
+    whole = scores(rows)
+    errors = [
+        sqrt(sum((end - mean(ends)) ** 2 for end in ends) * (GROUPS - 1) / GROUPS)
+        for ends in zip(*without, strict=True)
+    ]
+    low, high = continue_curve(whole)
+    return whole, max(low - DEVIATIONS * errors[0], 0.0), min(high + DEVIATIONS * errors[1], 100.0)
+
+
+def forecast(
+    pairs: Sequence[Pair],
+    dev: Sequence[Pair],
+    place: Path,
+    settings: TrainingConfig,
+    announce: Callable[[str], None] = lambda text: None,
+) -> Forecast:
+    """Train a small model on each part of the pairs, in the folder `place`, and continue their curve.
+
+    settings: of each training. Raise UsageError where the smallest part has fewer than FEWEST pairs.
+    """
+    if len(pairs) < FEWEST * PARTS[0]:
+        raise UsageError(f"{plural(len(pairs), 'pair')} are too few for a forecast; {FEWEST * PARTS[0]:,} are the fewest")
+    parts, systems = parts_of(pairs, settings.seed), []
+    for number, part in enumerate(parts, start=1):
+        announce(f"model {number} of {len(parts)} learns {len(part):,} pairs")
+        model = train_small(part, dev, place / str(number), settings)
+        translator = Translator.load(model, SearchConfig(beam=1), threads=settings.threads)
+        systems.append([each.text for each in translator.translate([source for source, _ in dev])])
+    scores, low, high = forecast_scores(systems, [target for _, target in dev])
+    return Forecast([len(part) for part in parts], scores, low, high)

@@ -1,0 +1,125 @@
+"""`dragoman forecast`: parts of the pairs, the curve, its continuation."""
+
+import json
+import random
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import main
+from dragoman.config import TrainingConfig
+from dragoman.data.corpus import Pair
+from dragoman.errors import UsageError
+from dragoman.synthesis import forecast as module
+from dragoman.synthesis.forecast import Forecast, continue_curve, forecast, forecast_scores, parts_of
+
+REFERENCES = [f"the {a} {b} sees the {c} of this {d} {n}" for n, (a, b, c, d) in enumerate(
+    random.Random(1).choices(["red", "old", "green", "small", "tall", "round"], k=4) for _ in range(300)
+)]  # fmt: skip
+
+
+def damaged(share: float) -> list[str]:
+    """Return the references with a share of their words exchanged, the same ones as with a smaller share."""
+    chance = random.Random(2)
+    return [" ".join("x" if chance.random() < share else word for word in text.split()) for text in REFERENCES]
+
+
+def test_parts_are_nested_and_halves_of_each_other():
+    pairs = [(f"s{n}", f"t{n}") for n in range(8_001)]
+    parts = parts_of(pairs)
+    assert [len(part) for part in parts] == [1_000, 2_000, 4_000, 8_001]
+    for smaller, larger in zip(parts, parts[1:], strict=False):
+        assert larger[: len(smaller)] == smaller
+    assert set(parts[-1]) == set(pairs)
+    assert parts[-1] != pairs  # a part is of the whole corpus, not of its beginning
+    assert parts == parts_of(pairs) != parts_of(pairs, seed=2)
+
+
+@pytest.mark.parametrize(
+    ("scores", "least", "most"),
+    [
+        ([10, 12, 14, 16], 18, 18),  # steady
+        ([10, 14, 16, 17], 17.75, 18.5),  # each gain is half of the one before
+        ([10, 10, 10, 10], 10, 10),
+        ([10, 11, 13, 16], 18.5, 18.5),  # growing gains do not go on growing
+    ],
+)
+def test_curve_goes_on_as_its_last_gains(scores: list[float], least: float, most: float):
+    assert continue_curve(scores) == (pytest.approx(least), pytest.approx(most))
+
+
+def test_range_holds_a_curve_that_goes_on():
+    shares = [0.5, 0.35, 0.23, 0.15, 0.1]
+    scores, low, high = forecast_scores([damaged(share) for share in shares[:4]], REFERENCES)
+    assert scores == sorted(scores)
+    last = forecast_scores([damaged(share) for share in shares[1:]], REFERENCES)[0][-1]
+    assert scores[-1] < low < last < high <= 100
+    few, fewer_low, fewer_high = forecast_scores([damaged(share)[:40] for share in shares[:4]], REFERENCES[:40])
+    assert len(few) == 4
+    assert fewer_high - fewer_low > high - low  # fewer dev pairs know less
+    # The control: without any gain, the range is around what there is already.
+    _, low, high = forecast_scores([damaged(0.3)] * 4, REFERENCES)
+    assert low == pytest.approx(high) == pytest.approx(forecast_scores([damaged(0.3)] * 4, REFERENCES)[0][-1])
+
+
+def test_models_differ_in_their_pairs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    learned: list[tuple[Sequence[Pair], Sequence[Pair], TrainingConfig]] = []
+
+    def remember(pairs: Sequence[Pair], dev: Sequence[Pair], run: Path, settings: TrainingConfig) -> Path:
+        learned.append((pairs, dev, settings))
+        return Path(str(len(learned) - 1))
+
+    class Translations:
+        def __init__(self, number: int):
+            self.share = [0.5, 0.35, 0.23, 0.15][number]
+
+        @classmethod
+        def load(cls, folder: Path, *settings: object, **more: object) -> "Translations":
+            return cls(int(str(folder)))
+
+        def translate(self, sources: list[str]) -> list[object]:
+            return [type("Text", (), {"text": text}) for text in damaged(self.share)]
+
+    monkeypatch.setattr(module, "train_small", remember)
+    monkeypatch.setattr(module, "Translator", Translations)
+    pairs, dev = [(f"s{n}", f"t{n}") for n in range(8_000)], [("s", text) for text in REFERENCES]
+    settings, said = TrainingConfig(max_steps=7), []
+    curve = forecast(pairs, dev, tmp_path, settings, said.append)
+    assert curve.pairs == [1_000, 2_000, 4_000, 8_000]
+    assert curve.doubled == 16_000
+    assert [len(part) for part, _, _ in learned] == curve.pairs
+    assert all(its_dev is dev and its_settings is settings for _, its_dev, its_settings in learned)
+    assert said[0] == "model 1 of 4 learns 1,000 pairs"
+    assert (curve.scores, curve.low, curve.high) == forecast_scores(
+        [damaged(share) for share in (0.5, 0.35, 0.23, 0.15)], REFERENCES
+    )
+    with pytest.raises(UsageError, match="7,999 pairs are too few"):
+        forecast(pairs[1:], dev, tmp_path, settings)
+
+
+def test_command_says_what_it_expects(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch):
+    given: list[TrainingConfig] = []
+
+    def stand_in(train: list[Pair], dev: list[Pair], place: Path, settings: TrainingConfig, announce) -> Forecast:
+        given.append(settings)
+        announce(f"{len(train)} and {len(dev)}")
+        return Forecast([1, 2, 4, 8], [5.0, 10.0, 15.0, 20.0], 22.0, 25.0)
+
+    monkeypatch.setattr(module, "forecast", stand_in)
+    for name, count in (("train", 9), ("dev", 3)):
+        (tmp_path / f"{name}.tsv").write_text("".join(f"s{n}\tt{n}\n" for n in range(count)), "utf-8")
+    words = ["forecast", "--train", str(tmp_path / "train.tsv"), "--dev", str(tmp_path / "dev.tsv")]
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    assert err == "forecast: 9 and 3\n"
+    lines = out.splitlines()
+    assert re.fullmatch(r" +16 pairs ░{35}▒{5} BLEU 22.0 to 25.0, expected", lines[-1])
+    assert [line.count("█") for line in lines] == [8, 16, 24, 32, 0]
+    assert main([*words, "--json", "--steps", "80", "--seed", "3", "--threads", "1"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["forecast"] == {"pairs": 16, "low": 22.0, "high": 25.0}
+    assert record["curve"][1] == {"pairs": 2, "bleu": 10.0}
+    assert (given[1].max_steps, given[1].validate_every, given[1].seed, given[1].threads) == (80, 10, 3, 1)
+    assert main([*words, "--steps", "0"]) == 2
