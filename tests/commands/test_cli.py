@@ -72,7 +72,7 @@ SMALL = """--preset tiny --model.d-model 16 --model.attention.heads 2 --model.en
 QUICK = "--preset tiny --quiet --training.max-steps 1 --training.threads 1"
 BAD = [
     # how it is wrong, exit code (0: 1 or 2), what the line says
-    ("fly", 2, "unknown command 'fly'; choose from demo, check, split, wish, train"),
+    ("fly", 2, "unknown command 'fly'; choose from demo, check, split, wish, forecast, train"),
     ("tranlate x.txt", 2, "unknown command 'tranlate'; did you mean 'translate'?"),
     ("train", 2, "--train is missing"),
     ("train --train {train}", 2, "--dev is missing"),

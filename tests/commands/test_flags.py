@@ -52,6 +52,7 @@ FLAGS = {
 """,
     "split": "--out --dev --test --by",
     "wish": "--train --count --max-words --out",
+    "forecast": "--train --dev --steps --seed --threads --json",
     "train": TRAIN + TRANSFORMER,
     "train --preset lstm": TRAIN + RECURRENT,
     "translate": f"""
