@@ -183,6 +183,9 @@ def test_tables_of_several_splits_are_not_mixed(tmp_path: Path):
     assert read_corpus(words).pairs == CLEAN
     (folder / "test-00000-of-00001.parquet").unlink()
     assert read_corpus([str(tmp_path), words[1]]).pairs == CLEAN
+    write_arrow(tmp_path / "train.arrow", ROWS)
+    with pytest.raises(UsageError, match=r"tables of several kinds; .*: .*train\.arrow or .*\.parquet"):
+        parse_corpora([str(tmp_path)])
     (tmp_path / "dataset_dict.json").write_text('{"splits": ["data"]}')
     with pytest.raises(UsageError, match=rf"several splits in it; name one of them: {folder}"):
         parse_corpora([str(tmp_path)])

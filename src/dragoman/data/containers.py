@@ -71,11 +71,15 @@ def advise(word: str, names: list[str], both: list[str]) -> str:
 
 
 def tables_in(folder: Path) -> list[str]:
-    """Return the tables of a dataset, in their order. Raise UsageError where they are of several splits."""
+    """Return the tables of a dataset, in their order. Raise UsageError where they are of several splits or kinds."""
     if (folder / "dataset_dict.json").is_file():
         splits = [str(path) for path in sorted(folder.iterdir()) if path.is_dir()]
         raise UsageError(f"{display_path(str(folder))}: several splits in it; name one of them: {' '.join(splits)}")
-    files = next(files for pattern in TABLES if (files := sorted(folder.glob(pattern))))
+    tables = [files for pattern in TABLES if (files := sorted(folder.glob(pattern)))]
+    if len(tables) > 1:
+        names = " or ".join(display_path(str(files[0])) for files in tables)
+        raise UsageError(f"{display_path(str(folder))}: tables of several kinds; name the files that you mean: {names}")
+    (files,) = tables
     if len(splits := sorted({file.name.split("-")[0] for file in files})) > 1:
         raise UsageError(
             f"{display_path(str(folder))}: several splits in it ({', '.join(splits)}); name the files that you mean: "
