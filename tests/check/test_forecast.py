@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def test_parts_are_nested_and_halves_of_each_other():
     pairs = [(f"s{n}", f"t{n}") for n in range(8_001)]
     parts = parts_of(pairs)
     assert [len(part) for part in parts] == [1_000, 2_000, 4_000, 8_001]
-    for smaller, larger in zip(parts, parts[1:], strict=False):
+    for smaller, larger in pairwise(parts):
         assert larger[: len(smaller)] == smaller
     assert set(parts[-1]) == set(pairs)
     assert parts[-1] != pairs  # a part is of the whole corpus, not of its beginning

@@ -118,14 +118,15 @@ class SourceRecall:
         near = self.recollection.neighbours(vectors.float().cpu().numpy()[there], source[there], self.likeness)
         if not near.weight.any():
             return log_p
-        # A row without weight gains nothing: x + 0 and log(e^x + e^-inf) are x.
-        kept = np.zeros(len(source), np.float32)
-        tokens, gained = (np.full((len(source), near.tokens.shape[1]), *each) for each in ((0, int), (-np.inf, np.float32)))
-        kept[there] = np.log1p(-near.weight)
+        # Rows without weight keep their bits: x + 0 and log(e^x + e^-inf) are x.
+        shape = len(source), near.tokens.shape[1]
+        tokens, of_memory = np.zeros(shape, np.int64), np.full(shape, -np.inf, np.float32)
+        of_model = np.zeros((len(source), 1), np.float32)
         tokens[there] = near.tokens
-        gained[there] = np.log(np.maximum(near.weight[:, None] * near.token_shares, NOTHING))
-        kept, tokens, gained = (torch.from_numpy(each).to(log_p.device) for each in (kept, tokens, gained))
-        log_p += kept[:, None].to(log_p.dtype)
+        of_memory[there] = np.log(np.maximum(near.weight[:, None] * near.token_shares, NOTHING))
+        of_model[there, 0] = np.log1p(-near.weight)
+        places, shares, left = (torch.from_numpy(each).to(log_p.device) for each in (tokens, of_memory, of_model))
+        log_p += left.to(log_p.dtype)
         # Neighbours with the same token write the same number.
-        log_p.scatter_(1, tokens, torch.logaddexp(log_p.gather(1, tokens), gained.to(log_p.dtype)))
+        log_p.scatter_(1, places, torch.logaddexp(log_p.gather(1, places), shares.to(log_p.dtype)))
         return log_p

@@ -6,6 +6,7 @@ that only the pairs differ.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import sqrt
 from pathlib import Path
 from random import Random
@@ -47,9 +48,8 @@ def parts_of(pairs: Sequence[Pair], seed: int = 1) -> list[list[Pair]]:
 
 
 def continue_curve(scores: Scores) -> tuple[float, float]:
-    """Return the least and the most that the next doubling gives: its gain is as the last ones, or shrinks as they do.
-    """
-    gains = [after - before for before, after in zip(scores, scores[1:], strict=False)]
+    """Return the least and the most that the next doubling gives: its gain is as the last ones, or shrinks as they do."""
+    gains = [after - before for before, after in pairwise(scores)]
     last = mean(gains[-2:])
     shrinking = min(max(gains[-1], 0.0) / gains[-2], 1.0) if gains[-2] > 0 else 1.0
     return scores[-1] + last * shrinking, scores[-1] + last
@@ -93,7 +93,8 @@ def forecast(
     settings: of each training. Raise UsageError where the smallest part has fewer than FEWEST pairs.
     """
     if len(pairs) < FEWEST * PARTS[0]:
-        raise UsageError(f"{plural(len(pairs), 'pair')} are too few for a forecast; {FEWEST * PARTS[0]:,} are the fewest")
+        fewest = FEWEST * PARTS[0]
+        raise UsageError(f"{plural(len(pairs), 'pair')} are too few for a forecast; {fewest:,} are the fewest")
     parts, systems = parts_of(pairs, settings.seed), []
     for number, part in enumerate(parts, start=1):
         announce(f"model {number} of {len(parts)} learns {len(part):,} pairs")
