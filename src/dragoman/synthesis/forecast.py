@@ -47,19 +47,19 @@ def parts_of(pairs: Sequence[Pair], seed: int = 1) -> list[list[Pair]]:
     return [shuffled[: len(pairs) // part] for part in PARTS]
 
 
-def continue_curve(scores: Scores) -> tuple[float, float]:
-    """Return the least and the most that the next doubling gives: its gain is as the last ones, or shrinks as they do."""
+def next_gain(scores: Scores) -> tuple[float, float]:
+    """Return the least and the most that the next doubling gains: as much as the last two, or shrinking as they do."""
     gains = [after - before for before, after in pairwise(scores)]
     last = mean(gains[-2:])
     shrinking = min(max(gains[-1], 0.0) / gains[-2], 1.0) if gains[-2] > 0 else 1.0
-    return scores[-1] + last * shrinking, scores[-1] + last
+    return last * shrinking, last
 
 
 def forecast_scores(systems: Sequence[Sequence[str]], references: Sequence[str]) -> tuple[Scores, float, float]:
     """Return the BLEU of each system, and the lowest and highest that the next one is expected to have.
 
-    systems: translations of the dev pairs, by models of more and more pairs. The range is that of `continue_curve`,
-    widened by how far its ends move with the dev pairs (jackknife, a twentieth of them left out at a time).
+    systems: translations of the dev pairs, by models of more and more pairs. The range is that of `next_gain`, widened
+    by how far a gain moves with the dev pairs (jackknife, a twentieth of them left out at a time).
     """
     normal = [normalise_texts(translations, references) for translations in systems]
     metric = bleu_metric(choose_tokenization(references))
@@ -71,14 +71,15 @@ def forecast_scores(systems: Sequence[Sequence[str]], references: Sequence[str])
         ]
 
     rows = range(len(references))
-    without = [continue_curve(scores([row for row in rows if row % GROUPS != group])) for group in range(GROUPS)]
-    whole = scores(rows)
+    without = [next_gain(scores([row for row in rows if row % GROUPS != group])) for group in range(GROUPS)]
     errors = [
-        sqrt(sum((end - mean(ends)) ** 2 for end in ends) * (GROUPS - 1) / GROUPS)
-        for ends in zip(*without, strict=True)
+        sqrt(sum((gain - mean(gains)) ** 2 for gain in gains) * (GROUPS - 1) / GROUPS)
+        for gains in zip(*without, strict=True)
     ]
-    low, high = continue_curve(whole)
-    return whole, max(low - DEVIATIONS * errors[0], 0.0), min(high + DEVIATIONS * errors[1], 100.0)
+    whole = scores(rows)
+    least, most = next_gain(whole)
+    low, high = whole[-1] + least - DEVIATIONS * errors[0], whole[-1] + most + DEVIATIONS * errors[1]
+    return whole, max(low, 0.0), min(high, 100.0)
 
 
 def forecast(
