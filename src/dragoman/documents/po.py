@@ -236,7 +236,8 @@ def missing_translations(
             check_directives(message.flags, singular, write(phrase.translated(translations)))
         return render(translations)
 
-    passage = Passage(spans[0].start, spans[-1].end, phrase.texts, render, limit=message.limit)
+    context = polib.unescape(message.strings.get("msgctxt", ""))
+    passage = Passage(spans[0].start, spans[-1].end, phrase.texts, render, limit=message.limit, context=context)
     assert message.mark  # for it has a keyword
     start, mark = message.mark
     if message.fuzzy:
