@@ -18,8 +18,8 @@ def within_limits(
 ) -> list[Translation]:
     """Return the translations, and in place of those that are too long the best that fit.
 
-    limits: for each how many characters it may have, 0 for any number; tags: those of the texts. A shorter one is looked for in wider searches,
-    with the length penalty and without. One that stays too long is flagged.
+    limits: for each how many characters it may have, 0 for any number; tags: of the texts. A shorter one is looked for
+    in wider searches, with the length penalty and without. One that stays too long is flagged.
     """
     fitting = list(translations)
     for index, (text, translation, limit, tag) in enumerate(zip(texts, translations, limits, tags, strict=True)):
