@@ -5,6 +5,7 @@ import json
 import math
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -90,7 +91,7 @@ def mutate_zip(data: bytes, random: Random, change_bytes: ChangeBytes) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             files = [(entry.filename, archive.read(entry)) for entry in archive.infolist()]
-    except (OSError, ValueError, NotImplementedError, RuntimeError, EOFError, zipfile.BadZipFile, struct.error):
+    except (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, struct.error, zlib.error):
         return change_bytes(data)
     for _ in range(random.choice((1, 1, 2)) if files else 0):
         at = random.randrange(len(files))

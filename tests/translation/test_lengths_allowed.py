@@ -1,6 +1,9 @@
 from dataclasses import replace
 
+import pytest
+
 from dragoman.documents import read_document
+from dragoman.errors import DragomanError
 from dragoman.translation.limits import is_unsure, too_long, within_limits
 from dragoman.translation.translation import Translation
 from dragoman.translation.translator import Translator
@@ -13,10 +16,12 @@ def test_long_translation_gives_way_to_one_that_fits(reopened: Translator):
     shorter = [each.output for each in reopened.translate(text, beam=12, n_best=12).alternatives]
     limit = min(map(len, shorter))
     assert 0 < limit < len(best.output)
-    kept, chosen, flagged = within_limits(reopened, [text] * 3, [best] * 3, [0, limit, 1])
+    kept, chosen, flagged = within_limits(reopened, [text] * 3, [best] * 3, [0, limit, 1], [""] * 3)
     assert kept == best
     assert 0 < len(chosen.output) <= limit
     assert (flagged.output, flagged.flags[-1]) == (best.output, too_long(best.output, 1))
+    with pytest.raises(DragomanError, match="menu"):  # the searches have the tag of the text, which is unknown here
+        within_limits(reopened, [text], [best], [1], ["menu"])
 
 
 def test_limits_of_catalogues_are_those_of_their_texts():

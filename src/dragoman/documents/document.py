@@ -45,7 +45,7 @@ class Passage:
     `marked`: what takes its place where a translation is unsure, with the same texts and a mark for whoever reviews
     them, which may need a longer span; None where the format has no such mark. `accelerator`: what the only text had
     that stands in a menu; the function gets a translation that has it, too. `limit`: how many characters the
-    translation of the only text may have; 0 for any number.
+    translation of the only text may have; 0 for any number. `context`: what the file says of where its texts are shown.
     """
 
     start: int
@@ -55,6 +55,7 @@ class Passage:
     marked: "Passage | None" = None
     accelerator: Accelerator | None = None
     limit: int = 0
+    context: str = ""
 
 
 class Message(NamedTuple):
@@ -153,6 +154,11 @@ class Document:
     def limits(self) -> list[int]:
         """Return for each of the texts how many characters its translation may have, 0 for any number."""
         return [passage.limit if len(passage.texts) == 1 else 0 for passage in self.passages for _ in passage.texts]
+
+    @property
+    def contexts(self) -> list[str]:
+        """Return for each of the texts what the file says of where it is shown, '' for nothing."""
+        return [passage.context for passage in self.passages for _ in passage.texts]
 
     @property
     def lines(self) -> list[int]:

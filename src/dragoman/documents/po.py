@@ -32,17 +32,27 @@ LINE = re.compile(
     re.VERBOSE,
 )
 LIMIT = re.compile(r"\bmax[\w .-]{0,9}(?:length|width|chars|characters)\b\W{0,3}(\d{1,5})\b", re.IGNORECASE)
-# What a program puts a value in place of, by the flag of its messages. A message that says no-c-format has none.
-PRINTF = re.compile(
-    r"%(?:\d+\$|\(\w+\))?[-+ #0'I]*(?:\*|\d+)?(?:\.(?:\*|\d+))?"
-    r"(?:(?:hh|ll|[hlqjztL])?[diouxXeEfFgGaAcCsSpnrm@]|<PRI\w+>)|%%"
+PRINTF = (
+    r"%(?:\d+\$|\(\w+\)|<(?!PRI)\w+>)?[-+ #0'I]*+(?:\*|\d+)?(?:\.(?:\*|\d+))?"
+    r"(?:(?:hh|ll|[hlqjztL])?[diouxXeEfFgGaAcCsSpnrmjq@]|<PRI\w+>)|%%"
 )
-NAMED = re.compile(r"%\d+\$|%\(|\{|%%")  # a value by its number or its name, or none
-BRACES = re.compile(r"\{[^{}]*\}")
+# What a program puts a value in place of, by the flag of its messages. A message that says no-c-format has none.
 DIRECTIVES = {
-    **dict.fromkeys(("c-format", "objc-format", "php-format", "perl-format", "python-format", "lua-format"), PRINTF),
-    **dict.fromkeys(("python-brace-format", "csharp-format", "perl-brace-format"), BRACES),
+    f"{flag}-format": re.compile(pattern)
+    for pattern, flags in {
+        PRINTF: "c objc php perl python lua javascript",
+        rf"%\{{\w+\}}|{PRINTF}": "ruby",
+        rf"%\|[^|]*\||%\d+%|{PRINTF}": "boost",
+        r"%(?:\d+\$|<)?[-+ #0,(]*+\d*(?:\.\d+)?(?:[tT]?[A-Za-z]|%)": "java-printf",
+        r"%\d\d?": "kde kde-kuit",
+        r"%L?(?:\d\d?|n)": "qt qt-plural",
+        r"\{[^{}]*\}": "python-brace csharp perl-brace",
+        r"'[^']*(?:'|\Z)|(\{[^{}]*\})": "java",  # which shows what is in apostrophes as it is
+    }.items()
+    for flag in flags.split()
 }
+# A value by its number or its name, or none.
+NAMED = re.compile(r"%\|?\d+[$%]|%L?\d+\Z|%[({]|%<(?!PRI)\w+>|\{|%%")
 PLURAL = re.compile(r"^Plural-Forms:[^\n]{0,80}?\bplural\s*=([^;\n]{1,500})", re.MULTILINE | re.IGNORECASE)
 
 
@@ -226,7 +236,8 @@ def missing_translations(
             check_directives(message.flags, singular, write(phrase.translated(translations)))
         return render(translations)
 
-    passage = Passage(spans[0].start, spans[-1].end, phrase.texts, render, limit=message.limit)
+    context = polib.unescape(message.strings.get("msgctxt", ""))
+    passage = Passage(spans[0].start, spans[-1].end, phrase.texts, render, limit=message.limit, context=context)
     assert message.mark  # for it has a keyword
     start, mark = message.mark
     if message.fuzzy:
@@ -249,7 +260,7 @@ def ordered(directives: list[str]) -> list[str]:
     A program gives its values to the others in their order: where %s and %d have changed places, it may crash.
     """
     placed = [each for each in directives if NAMED.match(each)]
-    return sorted(placed) + [each for each in directives if not NAMED.match(each)]
+    return sorted(placed) + [each for each in directives if each and not NAMED.match(each)]
 
 
 def render_marked(mark: str, before: Span, passage: Passage, translations: Sequence[str]) -> Content:

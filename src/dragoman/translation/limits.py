@@ -14,15 +14,15 @@ def within_limits(
     texts: Sequence[str],
     translations: Sequence[Translation],
     limits: Sequence[int],
-    tag: str = "",
+    tags: Sequence[str],
 ) -> list[Translation]:
     """Return the translations, and in place of those that are too long the best that fit.
 
-    limits: for each how many characters it may have, 0 for any number. A shorter one is looked for in wider searches,
-    with the length penalty and without. One that stays too long is flagged.
+    limits: for each how many characters it may have, 0 for any number; tags: of the texts. A shorter one is looked for
+    in wider searches, with the length penalty and without. One that stays too long is flagged.
     """
     fitting = list(translations)
-    for index, (text, translation, limit) in enumerate(zip(texts, translations, limits, strict=True)):
+    for index, (text, translation, limit, tag) in enumerate(zip(texts, translations, limits, tags, strict=True)):
         if not too_long(translation.output, limit):
             continue
         for alpha in (translator.search.length_penalty, 0.0):

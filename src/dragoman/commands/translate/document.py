@@ -1,5 +1,6 @@
 """Translate a file as a whole document: only its texts change."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.commands.translate.options import ALL_IS_FOR, Options
@@ -44,16 +45,16 @@ def translate_document(translator: Translator, options: Options, progress: LineP
     if options.all and document.left is None:
         raise UsageError(f"{options.input}: {ALL_IS_FOR}")
     report = TranslationReport(progress, translator, ranked=options.confidence)
-    texts, lines = document.texts, document.lines
+    texts, lines, tags = document.texts, document.lines, tags_of(document.contexts, translator, options.tag)
     outputs: list[str] = []
     unsure: set[int] = set()
     with open_output(options.output) as target:  # now, so that it fails before the work where nothing can be written
         for start in range(0, len(texts), BLOCK):
             block = texts[start : start + BLOCK]
             progress.begin(len(block))
-            translations = translator.translate(block, [options.tag] * len(block), [options.prefix] * len(block))
-            limits = document.limits[start : start + BLOCK]
-            translations = within_limits(translator, block, translations, limits, options.tag)
+            limits, tagged = document.limits[start : start + BLOCK], tags[start : start + BLOCK]
+            translations = translator.translate(block, tagged, [options.prefix] * len(block))
+            translations = within_limits(translator, block, translations, limits, tagged)
             for line, text, translation in zip(lines[start : start + BLOCK], block, translations, strict=True):
                 report.add(f"{options.input}:{line}: '{text[:SHOWN]}'", translation)
             unsure.update(
@@ -77,3 +78,9 @@ def translate_document(translator: Translator, options: Options, progress: LineP
         }
         states = "".join(f", {count:,} {state}" for state, count in counts.items() if count)
         progress.log(f"{options.input}: {plural(len(changes), document.entry)} translated{states}")
+
+
+def tags_of(contexts: Sequence[str], translator: Translator, tag: str) -> list[str]:
+    """Return for each text the tag with the name of its context if the model has learned it and no `tag` is given."""
+    learned = () if tag or translator.tag else translator.tokenizers.source.tags
+    return [context if context in learned else tag for context in contexts]
