@@ -14,7 +14,7 @@ from dragoman.config import TrainingConfig
 from dragoman.data.corpus import Pair
 from dragoman.errors import UsageError
 from dragoman.synthesis import forecast as module
-from dragoman.synthesis.forecast import Forecast, next_gain, forecast, forecast_scores, parts_of
+from dragoman.synthesis.forecast import Forecast, forecast, forecast_scores, next_gain, parts_of
 
 REFERENCES = [f"the {a} {b} sees the {c} of this {d} {n}" for n, (a, b, c, d) in enumerate(
     random.Random(1).choices(["red", "old", "green", "small", "tall", "round"], k=4) for _ in range(300)

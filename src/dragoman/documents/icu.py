@@ -73,7 +73,12 @@ class Parser:
 
     text: str
     at: int = 0
-    numbers: list[Choice] = field(default_factory=list)  # the plurals around, whose number '#' is
+    around: list[Choice] = field(default_factory=list)  # the choices around
+
+    @property
+    def in_plural(self) -> bool:
+        """Whether # is a number here: right inside a plural, but not in a choice of another kind in it."""
+        return bool(self.around) and self.around[-1].is_plural
 
     def fail(self, reason: str) -> ValueError:
         """Return the error that says what is wrong, and where."""
@@ -106,7 +111,7 @@ class Parser:
                 self.at = plain.end()
             elif character == "'":
                 words.append(self.quoted())
-            elif character == "#" and not self.numbers:
+            elif character == "#" and not self.in_plural:
                 words.append("#")
                 self.at += 1
             else:
@@ -120,7 +125,7 @@ class Parser:
         self.at += 1
         if self.take("'"):
             return "'"
-        if self.text[self.at : self.at + 1] not in ("{", "}", "#", "|", "<"):
+        if self.text[self.at : self.at + 1] not in ("{", "}", "|", "<", *("#" * self.in_plural)):
             return "'"
         words = []
         while self.at < len(self.text):
@@ -137,7 +142,7 @@ class Parser:
     def number(self) -> Argument:
         """Take the # of a plural."""
         self.at += 1
-        return Argument("#", self.numbers[-1].number, "{#}")
+        return Argument("#", self.around[-1].number, "{#}")
 
     def argument(self, depth: int) -> Argument | Choice:
         """Take what stands in braces."""
@@ -172,7 +177,7 @@ class Parser:
             choice = replace(choice, offset=int(offset[1][:9]))
             self.at = offset.end()
         branches: dict[str, Message] = {}
-        self.numbers += [choice] if choice.is_plural else []
+        self.around.append(choice)
         while not (end := CLOSING.match(self.text, self.at)):
             selector = self.match(SELECTOR, "a branch")[1]
             if selector in branches:
@@ -181,7 +186,7 @@ class Parser:
             if not self.take("}"):
                 raise self.fail("} is missing")
         self.at = end.end()
-        self.numbers[len(self.numbers) - choice.is_plural :] = []
+        self.around.pop()
         if "other" not in branches:
             raise self.fail(f"'{name}' has no branch 'other'")
         return replace(choice, branches=branches)
@@ -212,7 +217,7 @@ def hoist(message: Message) -> Choice | Sentence:
     left = [MAX_SENTENCES]  # how many there may still be
 
     def hoisted(message: Message, chosen: Mapping[tuple[str, str], str], inner: str) -> Choice | Sentence:
-        """Return what the message is under the selectors chosen; inner: the number of the innermost plural."""
+        """Return what the message is under the selectors chosen; inner: the number of the innermost, if a plural."""
         at = next((index for index, part in enumerate(message) if isinstance(part, Choice)), None)
         if at is None:
             left[0] -= 1
@@ -230,7 +235,7 @@ def hoist(message: Message) -> Choice | Sentence:
 
         if key in chosen:
             return hoisted(chosen_branch(chosen[key]), chosen, inner)
-        number = choice.number if choice.is_plural else inner
+        number = choice.number if choice.is_plural else ""
         branches = {
             selector: hoisted(chosen_branch(selector), {**chosen, key: selector}, number) for selector in selectors[key]
         }
@@ -240,7 +245,7 @@ def hoist(message: Message) -> Choice | Sentence:
 
 
 def in_plural(part: str | Argument, inner: str) -> str | Argument:
-    """Return a part as it stands in a plural with the number `inner`: the # of another plural becomes {n, number}."""
+    """Return a part as it stands in a choice with the number `inner`: the # of another plural becomes {n, number}."""
     if isinstance(part, str) or part.original != "#" or part.name == inner:
         return part
     if "-" in part.name:
@@ -257,10 +262,10 @@ def write(tree: Choice | str) -> str:
     return f"{{{tree.name}, {tree.kind},{offset}{branches}}}"
 
 
-def quote(words: str, in_plural: bool) -> str:
-    """Return words as they stand in a message, beside arguments: braces are quoted, and in a plural #.
+def quote(words: str, in_plural: bool = False) -> str:
+    """Return words as they stand in a message, beside arguments: braces are quoted, and right inside a plural #.
 
-    An apostrophe that would quote what follows becomes a typographic one, which never does.
+    An apostrophe that would quote what follows is written twice, as one that does not.
     """
-    words = QUOTING.sub("\u2019", words)
+    words = QUOTING.sub("''", words)
     return (SPECIAL_IN_PLURAL if in_plural else SPECIAL).sub(r"'\g<0>'", words)

@@ -216,9 +216,9 @@ def sentences(tree: "Tree | Sentence") -> Iterator[Any]:
 class Phrase:
     """What a string says: its lines to translate, and how it is written with their translations."""
 
-    def __init__(self, tree: Tree, quote: Callable[[str], str]):
-        """Take the wordings, and how words of a message are quoted that might be taken for more."""
-        self.tree, self.quote = tree, quote
+    def __init__(self, tree: Tree, quote: Callable[[str], str], quote_in_plural: Callable[[str], str] | None = None):
+        """Take the wordings, and how words are quoted that might be taken for more, also in a branch of a plural."""
+        self.tree, self.quote, self.quote_in_plural = tree, quote, quote_in_plural or quote
         texts = chain.from_iterable(wording.texts for wording in sentences(tree))
         self.texts = tuple(dict.fromkeys(chain.from_iterable(map(translatable_lines, texts))))
 
@@ -226,12 +226,13 @@ class Phrase:
         """Return the string with the translations of its texts. Raise ValueError where one has lost an argument."""
         by_line = dict(zip(self.texts, translations, strict=True))
 
-        def written(tree: Tree) -> Choice | str:
+        def written(tree: Tree, quote: Callable[[str], str]) -> Choice | str:
             if isinstance(tree, Wording):
-                return tree.write(by_line, self.quote)
-            return replace(tree, branches={name: written(branch) for name, branch in tree.branches.items()})
+                return tree.write(by_line, quote)
+            quote = self.quote_in_plural if tree.is_plural else self.quote
+            return replace(tree, branches={name: written(branch, quote) for name, branch in tree.branches.items()})
 
-        return written(self.tree)
+        return written(self.tree, self.quote)
 
 
 def phrase_of(text: str, config: DocumentConfig, icu: bool, tags: Sequence[str] = ()) -> Phrase:
@@ -244,7 +245,7 @@ def phrase_of(text: str, config: DocumentConfig, icu: bool, tags: Sequence[str] 
     tree = with_tags(hoist(parse(text)), tags)
     if size(tree, config) > MAX_SENTENCES:
         raise ValueError(f"its plural forms make more than {MAX_SENTENCES} sentences")
-    return Phrase(worded(tree, config), partial(quote, in_plural=isinstance(tree, Choice)))
+    return Phrase(worded(tree, config), quote, partial(quote, in_plural=True))
 
 
 def with_tags(tree: Choice | Sentence, tags: Sequence[str]) -> Choice | Sentence:
