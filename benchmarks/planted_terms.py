@@ -16,6 +16,7 @@ from dragoman import Translator
 from dragoman.config import RunConfig
 from dragoman.config.presets import TINY
 from dragoman.data.corpus import read_corpus
+from dragoman.errors import DragomanError
 from dragoman.evaluation.metrics import evaluate
 from dragoman.evaluation.timing import describe_machine, markdown_table
 from dragoman.inspection.influence import COMPARED, find_word, has_word, trace
@@ -246,7 +247,11 @@ def traced_rows(
             translator, each.source, text if said else exchange(each.reference, each.right, each.wrong)
         )
         began = time.perf_counter()
-        traced = trace(memory, inspection, find_word(inspection, each.wrong), COMPARED)
+        try:
+            traced = trace(memory, inspection, find_word(inspection, each.wrong), COMPARED)
+        except DragomanError as error:  # no state near here is of a pair with the word
+            print(error, file=sys.stderr)
+            traced = []
         seconds.append(time.perf_counter() - began)
         alike = search.rank(each.source, len(pairs))
         ranks = {

@@ -42,9 +42,9 @@ def test_parts_are_nested_and_halves_of_each_other():
     ("scores", "least", "most"),
     [
         ([10, 12, 14, 16], 2, 2),  # steady
-        ([10, 14, 16, 17], 0.75, 1.5),  # each gain is half of the one before
+        ([10, 14, 16, 17], 0.5, 1.5),  # each gain is half of the one before
         ([10, 10, 10, 10], 0, 0),
-        ([10, 11, 13, 16], 2.5, 2.5),  # growing gains do not go on growing
+        ([10, 11, 13, 16], 2.5, 3),  # growing gains do not go on growing
     ],
 )
 def test_next_gain_is_as_the_last_ones(scores: list[float], least: float, most: float):
@@ -52,7 +52,7 @@ def test_next_gain_is_as_the_last_ones(scores: list[float], least: float, most: 
 
 
 def test_range_holds_a_curve_that_goes_on():
-    shares = [0.5, 0.32, 0.22, 0.16, 0.12]
+    shares = [0.5, 0.32, 0.22, 0.16, 0.11]
     scores, low, high = forecast_scores([damaged(share) for share in shares[:4]], REFERENCES)
     assert scores == sorted(scores)
     last = forecast_scores([damaged(share) for share in shares[1:]], REFERENCES)[0][-1]

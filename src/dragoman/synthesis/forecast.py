@@ -48,11 +48,11 @@ def parts_of(pairs: Sequence[Pair], seed: int = 1) -> list[list[Pair]]:
 
 
 def next_gain(scores: Scores) -> tuple[float, float]:
-    """Return the least and the most that the next doubling gains: as much as the last two, or shrinking as they do."""
-    gains = [after - before for before, after in pairwise(scores)]
-    last = mean(gains[-2:])
-    shrinking = min(max(gains[-1], 0.0) / gains[-2], 1.0) if gains[-2] > 0 else 1.0
-    return last * shrinking, last
+    """Return the least and the most that the next doubling gains: it goes on shrinking, or is as the last two were."""
+    before, last = [after - before for before, after in pairwise(scores)][-2:]
+    shrinking = min(max(last, 0.0) / before, 1.0) if before > 0 else 1.0
+    shrunk, steady = last * shrinking, (before + last) / 2
+    return min(shrunk, steady), max(shrunk, steady)
 
 
 def forecast_scores(systems: Sequence[Sequence[str]], references: Sequence[str]) -> tuple[Scores, float, float]:
