@@ -21,7 +21,7 @@ test: style
 	$(MAKE) --no-print-directory --jobs 2 types tests
 
 tests: tests/__pycache__
-	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile
 
 # In a new clone one process compiles the tests, which takes it half a minute, instead of each worker at the same time.
 tests/__pycache__:
@@ -36,7 +36,7 @@ test-gpu:
 
 # Properties with twenty times the examples, other ones each time; a failure prints how to repeat it.
 test-nightly: .venv/test.installed
-	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -m "not slow" -n auto --dist loadfile
 
 # The server attacked in full size, some 20 minutes: 300 requests from schemathesis to each route, a thousand texts in
 # crowds, hundreds of slow clients. It also runs Debian's slowhttptest, if that is installed.
