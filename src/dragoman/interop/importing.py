@@ -77,8 +77,6 @@ def import_model(
         raise UsageError("--sample is for --check, which compares with transformers")
     if check and positions == "marian":
         raise UsageError("--check compares with transformers, which has other positions than --positions marian")
-    if check:
-        import_transformers()
     if out.exists() or out.is_symlink():
         raise UsageError(f"{out}: exists already")
     require_place(out)
@@ -86,6 +84,8 @@ def import_model(
         raise DragomanError(f"{source}: no such file or folder")
     if source.is_file() and not zipfile.is_zipfile(source):
         raise DragomanError(f"{source}: not a zip file; a model is imported from its whole folder, {source.parent}")
+    if check:
+        import_transformers()
     prefix = f".{out.name}."
     with name_errors(out, out.with_name(prefix)), tempfile.TemporaryDirectory(prefix=prefix, dir=out.parent) as scratch:
         if is_on_hub(source):
