@@ -107,7 +107,8 @@ def test_command_says_what_it_expects(tmp_path: Path, capsys, monkeypatch: pytes
     def stand_in(train: list[Pair], dev: list[Pair], place: Path, settings: TrainingConfig, announce) -> Forecast:
         given.append(settings)
         announce(f"{len(train)} and {len(dev)}")
-        return Forecast([1, 2, 4, 8], [5.0, 10.0, 15.0, 20.0], 22.0, 25.0)
+        best = settings.max_steps / 150 if settings.max_steps else 0.0
+        return Forecast([1, 2, 4, 8], [best * share for share in (0.25, 0.5, 0.75, 1.0)], 22.0, 25.0)
 
     monkeypatch.setattr(module, "forecast", stand_in)
     for name, count in (("train", 9), ("dev", 3)):
@@ -120,8 +121,10 @@ def test_command_says_what_it_expects(tmp_path: Path, capsys, monkeypatch: pytes
     assert re.fullmatch(r" +16 pairs ░{35}▒{5} BLEU 22.0 to 25.0, expected", lines[-1])
     assert [line.count("█") for line in lines] == [8, 16, 24, 32, 0]
     assert main([*words, "--json", "--steps", "80", "--seed", "3", "--threads", "1"]) == 0
-    record = json.loads(capsys.readouterr().out)
+    out, err = capsys.readouterr()
+    assert "hardly learned" in err
+    record = json.loads(out)
     assert record["forecast"] == {"pairs": 16, "low": 22.0, "high": 25.0}
-    assert record["curve"][1] == {"pairs": 2, "bleu": 10.0}
+    assert record["curve"][1] == {"pairs": 2, "bleu": pytest.approx(80 / 300)}
     assert (given[1].max_steps, given[1].validate_every, given[1].seed, given[1].threads) == (80, 10, 3, 1)
     assert main([*words, "--steps", "0"]) == 2

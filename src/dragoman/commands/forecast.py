@@ -12,6 +12,7 @@ from dragoman.commands import parse, print_json, set_threads
 from dragoman.errors import UsageError
 
 BAR = 40  # characters of the best score
+LITTLE = 3.0  # BLEU of a model that has hardly learned
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ def main(arguments: list[str]) -> None:
         curve = forecast(
             train.pairs, dev.pairs, Path(place), settings, lambda text: print(f"forecast: {text}", file=sys.stderr)
         )
+    if curve.scores[-1] < LITTLE:
+        print("forecast: the models have hardly learned: give more --steps before you believe this", file=sys.stderr)
     if options.json:
         known = [{"pairs": pairs, "bleu": score} for pairs, score in zip(curve.pairs, curve.scores, strict=True)]
         print_json({"curve": known, "forecast": {"pairs": curve.doubled, "low": curve.low, "high": curve.high}})
