@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sacrebleu.metrics.bleu import BLEU
 
 from dragoman.cli import main
 from dragoman.config import TrainingConfig
@@ -66,6 +68,20 @@ def test_range_holds_a_curve_that_goes_on():
     assert low == pytest.approx(high) == pytest.approx(forecast_scores([damaged(0.3)] * 4, REFERENCES)[0][-1])
 
 
+def test_range_is_widened_by_a_jackknife_of_twentieths():
+    systems = [damaged(share) for share in (0.5, 0.32, 0.22, 0.16)]
+    gains = []
+    for group in range(20):
+        rows = [row for row in range(len(REFERENCES)) if row % 20 != group]
+        without = [[texts[row] for row in rows] for texts in (REFERENCES, *systems)]
+        gains.append(next_gain([BLEU().corpus_score(texts, [without[0]]).score for texts in without[1:]]))
+    errors = np.sqrt(np.var(gains, axis=0) * 19)
+    scores, low, high = forecast_scores(systems, REFERENCES)
+    least, most = next_gain(scores)
+    assert low == pytest.approx(scores[-1] + least - 1.64 * errors[0])
+    assert high == pytest.approx(scores[-1] + most + 1.64 * errors[1])
+
+
 def test_models_differ_in_their_pairs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     learned: list[tuple[Sequence[Pair], Sequence[Pair], TrainingConfig]] = []
 
@@ -99,6 +115,9 @@ def test_models_differ_in_their_pairs_alone(tmp_path: Path, monkeypatch: pytest.
     )
     with pytest.raises(UsageError, match="7,999 pairs are too few"):
         forecast(pairs[1:], dev, tmp_path, settings)
+    with pytest.raises(UsageError, match="19 dev pairs are too few"):
+        forecast(pairs, dev[:19], tmp_path, settings)
+    assert len(learned) == 4
 
 
 def test_command_says_what_it_expects(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch):
@@ -128,3 +147,5 @@ def test_command_says_what_it_expects(tmp_path: Path, capsys, monkeypatch: pytes
     assert record["curve"][1] == {"pairs": 2, "bleu": pytest.approx(80 / 300)}
     assert (given[1].max_steps, given[1].validate_every, given[1].seed, given[1].threads) == (80, 10, 3, 1)
     assert main([*words, "--steps", "0"]) == 2
+    assert main([*words[:3], "tag=news", *words[3:]]) == 2
+    assert "forecast learns without tags" in capsys.readouterr().err

@@ -53,6 +53,8 @@ def main(arguments: list[str]) -> None:
     from dragoman.synthesis.forecast import VALIDATIONS, forecast
 
     train, dev = read_corpus(options.train), read_corpus(options.dev)
+    if any([*train.tags, *train.target_tags, *dev.tags, *dev.target_tags]):
+        raise UsageError("forecast learns without tags: give it the pairs of one kind, without tag=")
     for note in [*train.notes(), *dev.notes()]:
         print(f"forecast: {note}", file=sys.stderr)
     settings = replace(

@@ -125,8 +125,8 @@ class SourceRecall:
         tokens[there] = near.tokens
         of_memory[there] = np.log(np.maximum(near.weight[:, None] * near.token_shares, NOTHING))
         of_model[there, 0] = np.log1p(-near.weight)
-        places, shares, left = (torch.from_numpy(each).to(log_p.device) for each in (tokens, of_memory, of_model))
-        log_p += left.to(log_p.dtype)
+        words, gained, kept = (torch.from_numpy(each).to(log_p.device) for each in (tokens, of_memory, of_model))
+        log_p += kept.to(log_p.dtype)
         # Neighbours with the same token write the same number.
-        log_p.scatter_(1, places, torch.logaddexp(log_p.gather(1, places), shares.to(log_p.dtype)))
+        log_p.scatter_(1, words, torch.logaddexp(log_p.gather(1, words), gained.to(log_p.dtype)))
         return log_p

@@ -14,7 +14,7 @@ from statistics import mean
 
 from dragoman.config import SearchConfig, TrainingConfig
 from dragoman.data.corpus import Pair
-from dragoman.errors import UsageError, plural
+from dragoman.errors import UsageError
 from dragoman.evaluation.metrics import bleu_metric, choose_tokenization, normalise_texts
 from dragoman.synthesis.small_model import FEWEST, train_small
 from dragoman.translation.translator import Translator
@@ -91,11 +91,12 @@ def forecast(
 ) -> Forecast:
     """Train a small model on each part of the pairs, in the folder `place`, and continue their curve.
 
-    settings: of each training. Raise UsageError where the smallest part has fewer than FEWEST pairs.
+    settings: of each training. Raise UsageError where the smallest part has fewer than FEWEST pairs, or dev fewer than
+    GROUPS.
     """
-    if len(pairs) < FEWEST * PARTS[0]:
-        fewest = FEWEST * PARTS[0]
-        raise UsageError(f"{plural(len(pairs), 'pair')} are too few for a forecast; {fewest:,} are the fewest")
+    for count, fewest, kind in ((len(pairs), FEWEST * PARTS[0], "pairs"), (len(dev), GROUPS, "dev pairs")):
+        if count < fewest:
+            raise UsageError(f"{count:,} {kind} are too few for a forecast; {fewest:,} are the fewest")
     parts, systems = parts_of(pairs, settings.seed), []
     for number, part in enumerate(parts, start=1):
         announce(f"model {number} of {len(parts)} learns {len(part):,} pairs")
