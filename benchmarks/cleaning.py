@@ -2,10 +2,12 @@
 
 import random
 import re
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -162,26 +164,38 @@ def make_mess(texts: Texts, faults: int) -> tuple[list[Pair], list[str]]:
     return pairs, kinds
 
 
-def benchmark(data: str, corpora: tuple[str, ...], faults: int, seed: int) -> str:
+def read_mess(data: str, name: str, faults: int, seed: int) -> tuple[list[Pair], list[str]]:
+    """Return what `make_mess` makes of the training pairs of a corpus; data: the folder of NAME.train.tsv.
+
+    Raise DragomanError where a corpus that faults are made of is not there.
+    """
+    names = (name, "en-es-bible", "en-de-mpl" if "ko" in name else "en-ko-mpl")
+    files = [Path(data) / f"{each}.train.tsv" for each in names]
+    if missing := [str(file) for file in files if not file.is_file()]:
+        raise DragomanError(f"{', '.join(missing)}: not there; name the folder of the corpora with --data")
+    pairs, latin, foreign = (read_corpus([str(file)]).pairs for file in files)
+    texts = Texts(random.Random(seed), [t for _, t in latin], [t for _, t in foreign], list(dict.fromkeys(pairs)))
+    return make_mess(texts, faults)
+
+
+def write_pairs(file: Path, pairs: Sequence[Pair]) -> None:
+    """Write pairs as lines with a tab."""
+    file.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+
+
+def benchmark(data: str, corpora: tuple[str, ...], faults: int, seed: int, learn: float) -> str:
     """Return tables in Markdown: the share of the faults of each kind that are dropped, and of the good pairs.
 
-    data: the folder of the corpora, NAME.train.tsv; corpora: their names.
+    data: the folder of the corpora, NAME.train.tsv; corpora: their names; learn: minutes that small models learn, 0 for
+    rules alone.
     """
-    folder = Path(data)
-    files = {name: folder / f"{name}.train.tsv" for name in (*corpora, "en-es-bible", "en-de-mpl", "en-ko-mpl")}
-    if missing := [str(file) for file in files.values() if not file.is_file()]:
-        raise DragomanError(f"{', '.join(missing)}: not there; name the folder of the corpora with --data")
-    pairs_of = {name: read_corpus([str(file)]).pairs for name, file in files.items()}
+    messes = [read_mess(data, name, faults, seed) for name in corpora]
     tables: list[str] = []
-    counts: dict[str, dict[str, tuple[int, int]]] = {}  # by corpus and kind: those dropped, and those planted
-    for name in corpora:
-        other = "en-de-mpl" if "ko" in name else "en-ko-mpl"
-        latin, foreign = ([target for _, target in pairs_of[which]] for which in ("en-es-bible", other))
-        texts = Texts(random.Random(seed), latin, foreign, list(dict.fromkeys(pairs_of[name])))
-        pairs, kinds = make_mess(texts, faults)
+    columns: list[tuple[str, Counter[str], Counter[str]]] = []  # name; by kind: those dropped, and those planted
+    for name, (pairs, kinds) in zip(corpora, messes, strict=True):
         with tempfile.TemporaryDirectory() as scratch:
             mess, clean, out = (Path(scratch, f"{which}.tsv") for which in ("mess", "clean", "rejected"))
-            mess.write_text("".join(f"{s}\t{t}\n" for s, t in pairs), encoding="utf-8")
+            write_pairs(mess, pairs)
             sets = {"train": parse_corpora([str(mess)])}
             seconds = []
             for job in (
@@ -191,10 +205,16 @@ def benchmark(data: str, corpora: tuple[str, ...], faults: int, seed: int) -> st
                 start = time.process_time()
                 job()
                 seconds.append(time.process_time() - start)
-            rows = [line.split("\t") for line in out.read_text(encoding="utf-8").split("\n")[1:-1]]
-        reasons = {int(row[3]) - 1: row[4].split() for row in rows}
-        planted, dropped = Counter(kinds), Counter(kinds[place] for place in reasons)
-        counts[name] = {kind: (dropped[kind], planted[kind]) for kind in planted}
+            reasons = read_reasons(out)
+            columns.append((name, Counter(kinds[place] for place in reasons), Counter(kinds)))
+            if learn:
+                start = time.monotonic()
+                run(
+                    ["check", str(mess), "--learn", f"--minutes={learn}", f"--write-clean={clean}", f"--rejected={out}"]
+                )
+                minutes = (time.monotonic() - start) / 60
+                judged = Counter(kinds[place] for place in read_reasons(out))
+                columns.append((f"{name}, with models", judged, Counter(kinds)))
         by_rule = Counter((rule, kinds[place] == GOOD) for place, rules in reasons.items() for rule in rules)
         precision = []
         for rule in sorted({rule for rule, _ in by_rule}):
@@ -204,12 +224,28 @@ def benchmark(data: str, corpora: tuple[str, ...], faults: int, seed: int) -> st
             f"{job} {len(pairs) / each:,.0f}" for job, each in zip(("check", "--write-clean"), seconds, strict=True)
         )
         tables += [f"{name}: pairs per second of processor time: {speed}.", ""]
+        if learn:
+            tables += [f"With models that learn for {learn:g} minutes, it takes {minutes:.1f} minutes.", ""]
         tables += [markdown_table(["rule", "faults", "good", "precision"], precision), ""]
     recall = []
     for kind in (*KINDS, *SLIPS, GOOD):
-        of_kind = (counts[name][kind] for name in corpora)
+        of_kind = ((dropped[kind], planted[kind]) for _, dropped, planted in columns)
         recall.append([kind, *(f"{part} of {whole:,}, {share(part, whole)}" for part, whole in of_kind)])
-    return "\n".join([markdown_table(["dropped", *corpora], recall), "", *tables, describe_machine()])
+    heads = ["dropped", *(name for name, _, _ in columns)]
+    return "\n".join([markdown_table(heads, recall), "", *tables, describe_machine()])
+
+
+def read_reasons(rejected: Path) -> dict[int, list[str]]:
+    """Return the rules by which pairs were dropped, by place; rejected: the file that `check --rejected` writes."""
+    rows = [line.split("\t") for line in rejected.read_text(encoding="utf-8").split("\n")[1:-1]]
+    return {int(row[3]) - 1: row[4].split() for row in rows}
+
+
+def run(words: list[str]) -> None:
+    """Run a dragoman command for what it writes, without what it prints; `check` exits with 1 where it finds faults."""
+    done = subprocess.run([sys.executable, "-m", "dragoman", *words], capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1) or (done.returncode and words[0] != "check"):
+        raise DragomanError(f"dragoman {' '.join(words)}: {done.stderr}")
 
 
 def share(part: int, whole: int) -> str:

@@ -294,6 +294,38 @@ class Cleaning:
     "number of faults in each"
     seed: int = 2026
     "seed of what is planted, and where"
+    learn: float = 0
+    "minutes of check --learn, whose models judge the pairs as well; 0: rules alone"
+
+
+Cleaner = Literal["dirty", "rules", "learn", "weights", "oracle"]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Measure what cleaning is worth: BLEU after training on pairs some of which are faults, by how they are cleaned.
+
+    All trainings have as many steps. The oracle drops exactly the faults.
+
+    $ python -m benchmarks noise --data ../shared/data --share 0.2 --seeds 1 2 3
+    """
+
+    data: Annotated[str, tyro.conf.arg(metavar="FOLDER")]
+    "folder of the corpora, NAME.train.tsv, as for `cleaning`; the pairs of NAME.dev.tsv and NAME.test.tsv are scored"
+    corpus: str = "en-de-mpl"
+    "corpus in which faults are planted"
+    share: float = 0.2
+    "share of the pairs that are made faults, of the kinds of `cleaning`"
+    cleaners: Annotated[tuple[Cleaner, ...], tyro.conf.arg(metavar="{dirty,rules,learn,weights,oracle} ...")] = (
+        get_args(Cleaner)
+    )
+    "what is done with the faults"
+    seeds: tuple[int, ...] = (1,)
+    "seeds of training"
+    steps: int = 3000
+    "updates of each training, of the preset `tiny`"
+    minutes: float = 10
+    "minutes that the models of check --learn learn"
 
 
 MEASUREMENTS = {
@@ -309,6 +341,7 @@ MEASUREMENTS = {
     "planted-terms": PlantedTerms,
     "remembering": Remembering,
     "cleaning": Cleaning,
+    "noise": Noise,
 }
 
 
@@ -319,7 +352,9 @@ def check(options: Any) -> dict[str, Any]:
         flag, values = f"--{name.replace('_', '-')}", value if isinstance(value, tuple) else (value,)
         if not values and name != "peers":
             raise UsageError(f"{flag} needs a value")
-        if name != "seeds" and any(isinstance(number, int | float) and not number > 0 for number in values):
+        if name not in ("seeds", "learn") and any(
+            isinstance(number, int | float) and not number > 0 for number in values
+        ):
             raise UsageError(f"{flag} must be above 0")
     if by_name.get("threads", 1) > (cores := granted_cores()):
         raise UsageError(f"--threads must be at most {cores}: this process may use no more cores")

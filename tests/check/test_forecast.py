@@ -103,7 +103,7 @@ def test_models_differ_in_their_pairs_alone(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(module, "train_small", remember)
     monkeypatch.setattr(module, "Translator", Translations)
     pairs, dev = [(f"s{n}", f"t{n}") for n in range(8_000)], [("s", text) for text in REFERENCES]
-    settings, said = TrainingConfig(max_steps=7), []
+    settings, said = TrainingConfig(max_steps=7, threads=1), []
     curve = forecast(pairs, dev, tmp_path, settings, said.append)
     assert curve.pairs == [1_000, 2_000, 4_000, 8_000]
     assert curve.doubled == 16_000

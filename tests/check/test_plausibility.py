@@ -235,6 +235,6 @@ def test_mistakes_with_models_are_told(tmp_path: Path, capsys, monkeypatch, word
 @pytest.mark.slow
 def test_small_models_find_wrong_pairs_by_themselves(tmp_path: Path):
     pairs = with_wrong(numbered(6_000), 10)
-    scores, _ = learn(pairs, tmp_path, 4.0)
+    scores, _ = learn(pairs, tmp_path, 2.0, threads=2)
     planted = np.arange(len(pairs)) % 10 == 9
     assert (scores[planted][:, None] < scores[~planted][None]).mean() > 0.9

@@ -49,7 +49,7 @@ class Options:
     learn: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "let four small models learn from the pairs, and each judge those that it has not seen, in both directions"
     minutes: float = 10.0
-    "with --learn, minutes of training, of all four together"
+    "with --learn, minutes until all four have learned; as many learn at once as there are cores"
     keep: float | None = None
     "with --model or --learn, keep this share of the pairs, such as 0.95, instead of those unlike wrong pairs"
     weights: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -140,6 +140,7 @@ def find_doubts(
     from dragoman.check.corpora import kept_pairs
     from dragoman.check.plausibility import Plausibility, least_believed, least_kept, shares_right, tells_apart
     from dragoman.model_folder import fetch_model
+    from dragoman.runtime.threads import granted_cores
     from dragoman.synthesis.plausibility import judge, learn
 
     def announce(text: str) -> None:
@@ -152,7 +153,7 @@ def find_doubts(
     pairs = [pair for _, pair in kept]
     if options.learn:
         with tempfile.TemporaryDirectory() as place:
-            scores, wrong = learn(pairs, Path(place), options.minutes, announce)
+            scores, wrong = learn(pairs, Path(place), options.minutes, granted_cores(), announce)
     else:
         scores, wrong = judge(fetch_model(Path(options.model or "")), pairs, tags.pop())
     known, wrong = ~np.isnan(scores), wrong[~np.isnan(wrong)]

@@ -16,6 +16,8 @@ from dragoman.config import SearchConfig, TrainingConfig
 from dragoman.data.corpus import Pair
 from dragoman.errors import UsageError
 from dragoman.evaluation.metrics import bleu_metric, choose_tokenization, normalise_texts
+from dragoman.runtime.threads import granted_cores
+from dragoman.synthesis.side_by_side import side_by_side
 from dragoman.synthesis.small_model import FEWEST, train_small
 from dragoman.translation.translator import Translator
 
@@ -97,11 +99,18 @@ def forecast(
     for count, fewest, kind in ((len(pairs), FEWEST * PARTS[0], "pairs"), (len(dev), GROUPS, "dev pairs")):
         if count < fewest:
             raise UsageError(f"{count:,} {kind} are too few for a forecast; {fewest:,} are the fewest")
-    parts, systems = parts_of(pairs, settings.seed), []
-    for number, part in enumerate(parts, start=1):
-        announce(f"model {number} of {len(parts)} learns {len(part):,} pairs")
-        model = train_small(part, dev, place / str(number), settings)
-        translator = Translator.load(model, SearchConfig(beam=1), threads=settings.threads)
-        systems.append([each.text for each in translator.translate([source for source, _ in dev])])
+    parts = parts_of(pairs, settings.seed)
+    jobs = [(part, dev, place / str(number), settings) for number, part in enumerate(parts)]
+
+    def begin(number: int) -> None:
+        announce(f"model {number + 1} of {len(parts)} learns {len(parts[number]):,} pairs")
+
+    systems = side_by_side(learn_and_translate, jobs, settings.threads or granted_cores(), begin)
     scores, low, high = forecast_scores(systems, [target for _, target in dev])
     return Forecast([len(part) for part in parts], scores, low, high)
+
+
+def learn_and_translate(pairs: Sequence[Pair], dev: Sequence[Pair], run: Path, settings: TrainingConfig) -> list[str]:
+    """Return the translations of dev pairs by a small model that learns from pairs, in a folder of its own."""
+    translator = Translator.load(train_small(pairs, dev, run, settings), SearchConfig(beam=1))
+    return [each.text for each in translator.translate([source for source, _ in dev])]

@@ -6,20 +6,23 @@ find it probable, and about equally so: dual conditional cross-entropy (Junczys-
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from random import Random
 from zlib import crc32
 
 import numpy as np
 
+from dragoman.config import TrainingConfig
 from dragoman.config.presets import TINY
 from dragoman.data.corpus import Pair
 from dragoman.decoding.forced import max_positions, score
 from dragoman.errors import UsageError
 from dragoman.model_folder import read_model
+from dragoman.synthesis.side_by_side import processes_for, side_by_side
 from dragoman.synthesis.small_model import FEWEST, train_small
 
-DEV = 200  # pairs of a training that choose its best model
+DEV = 40  # pairs of a training that are not learned; so few that it does not measure how sure it is
 WRONG = 5_000  # wrong pairs that are judged, at most
 NEAR = 50  # ranks by length, from which the target of a wrong pair is taken
 Announce = Callable[[str], None]
@@ -68,35 +71,46 @@ def fold_of(source: str) -> int:
 
 
 def learn(
-    pairs: Sequence[Pair], place: Path, minutes: float, announce: Announce = lambda text: None
+    pairs: Sequence[Pair], place: Path, minutes: float, threads: int = 1, announce: Announce = lambda text: None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Train four small models on pairs, in the folder `place`, and return what `judge` does.
 
-    minutes: of training, of all four together. Raise UsageError for fewer than FEWEST pairs.
+    minutes: of training, until all four have learned; as many learn at once as there are threads. Raise UsageError for
+    fewer than FEWEST pairs.
     """
     if len(pairs) < FEWEST:
         raise UsageError(f"{len(pairs):,} pairs are too few to learn from; {FEWEST:,} are the fewest")
-    settings = replace(TINY.training, minutes=minutes / 4, validate_every=1_000_000)
+    turns = ceil(4 / processes_for(4, threads))
+    settings = replace(TINY.training, minutes=minutes / turns, validate_every=1_000_000)
     folds = np.array([fold_of(source) for source, _ in pairs])
-    scores, wrong_scores = np.full(len(pairs), np.nan), []
+    jobs, judged = [], []
     for fold in range(2):
-        seen, judged = (
+        seen, unseen = (
             [pairs[row] for row in np.flatnonzero((folds == fold) == same).tolist()] for same in (False, True)
         )
-        wrong = wrong_pairs(judged, WRONG // 2)
-        both = []
-        for way, turned in enumerate((False, True)):
-            announce(
-                f"model {2 * fold + way + 1} of 4 learns {'targets to sources' if turned else 'sources to targets'}"
-            )
-            learned = list(turn(seen, turned))
-            model = train_small(learned[DEV:], learned[:DEV], place / f"{fold}-{way}", settings)
-            both.append(cross_entropy(model, list(turn([*judged, *wrong], turned))))
-        forward, backward = both
+        judged.append([*unseen, *wrong_pairs(unseen, WRONG // 2)])
+        jobs += [
+            (list(turn(seen, turned)), list(turn(judged[fold], turned)), place / f"{fold}-{turned:d}", settings)
+            for turned in (False, True)
+        ]
+
+    def begin(number: int) -> None:
+        announce(f"model {number + 1} of 4 learns {'targets to sources' if number % 2 else 'sources to targets'}")
+
+    nats = side_by_side(learn_and_judge, jobs, threads, begin)
+    scores, wrong_scores = np.full(len(pairs), np.nan), []
+    for fold in range(2):
+        forward, backward = nats[2 * fold : 2 * fold + 2]
         plausibility = np.exp(-np.abs(forward - backward) - (forward + backward) / 2)
-        scores[folds == fold] = plausibility[: len(judged)]
-        wrong_scores.append(plausibility[len(judged) :])
+        right = int((folds == fold).sum())
+        scores[folds == fold] = plausibility[:right]
+        wrong_scores.append(plausibility[right:])
     return scores, np.concatenate(wrong_scores)
+
+
+def learn_and_judge(learned: list[Pair], judged: list[Pair], run: Path, settings: TrainingConfig) -> np.ndarray:
+    """Return the nats per token (n,) of pairs to a small model that learns from others, in a folder of its own."""
+    return cross_entropy(train_small(learned[DEV:], learned[:DEV], run, settings), judged)
 
 
 def turn(pairs: Sequence[Pair], turned: bool) -> Iterator[Pair]:
