@@ -20,8 +20,8 @@ def attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
     """Equation 1, softmax(Q Kᵀ / √d_k) V: Q (B, h, T, d_k), K (B, h, S, d_k), V (B, h, S, d_v), mask (B, 1, T, S)."""
     d_k = Q.size(-1)
     scores = Q @ K.transpose(-2, -1) / math.sqrt(d_k)  # (B, h, T, S). SLIP: by d_k / 실수: d_k로 나누기
-    # SLIP: scores * 1e-9 (0 still gets weight); -1e9 (does not fit into 16 bits); True = hidden (here: may attend).
-    # 실수: 1e-9 곱하기(0인 점수도 가중치를 받아요), -1e9(16비트에 안 들어가요), True = 가림(여기서는 봐도 됨).
+    # SLIP: scores * 1e-9 (0 still gets weight); -1e9 (does not fit into float16); True = hidden (here: may attend).
+    # 실수: 1e-9 곱하기(0인 점수도 가중치를 받아요), -1e9(float16에 안 들어가요), True = 가림(여기서는 봐도 됨).
     scores = scores.masked_fill(~mask, -math.inf)
     # SLIP: dim=-2 or dim=1. Each query's weights over the keys sum to 1. 실수: dim=-2나 dim=1. 합이 1인 것은 행이에요.
     return scores.softmax(dim=-1) @ V
@@ -64,7 +64,7 @@ class AddAndNorm(nn.Module):
         self.norm, self.dropout = nn.LayerNorm(d_model), nn.Dropout(P_drop)
 
     def forward(self, x: Tensor, f_x: Tensor) -> Tensor:
-        # SLIP: dropout(x + f_x) drops the residual, too. x + f(norm(x)), pre-norm, without one more norm at the end.
+        # SLIP: dropout(x + f_x) drops the residual, too. With pre-norm, x + f(norm(x)), no norm at the end.
         # 실수: dropout(x + f_x)는 잔차까지 지워요. x + f(norm(x)), 곧 pre-norm에서 맨 끝의 정규화를 빠뜨리기.
         return self.norm(x + self.dropout(f_x))
 
