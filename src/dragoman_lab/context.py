@@ -188,8 +188,9 @@ def run(effort: Effort) -> Findings:
     alike = [nearest_alike(x, drawn.meaning) for x in (before, after)]
 
     def draw_vectors(figure: Any) -> None:
-        titles = "before the encoder: one point", "after the encoder"
-        for axes, x, title in zip(figure.subplots(1, 2), (before, after), titles, strict=True):
+        titles = "Before the encoder: one point", "After the encoder: a group for each meaning"
+        both = figure.subplots(1, 2, sharex=True, sharey=True)
+        for axes, x, title in zip(both, (before, after), titles, strict=True):
             points = principal_components(x)
             for index, name in enumerate(MEANINGS["쓰다"]):
                 group = points[drawn.meaning == ID[name]]

@@ -161,4 +161,7 @@ def cosine_map(positions: Scheme, seed: int) -> HeatMap:
     """
     model = make_transformer(positions, seed)
     likes, liked = (nn.functional.normalize(encode(model, sentence_ids(words)), dim=-1) for words in (LIKES, LIKED))
-    return HeatMap(likes @ liked.T, f"positions: {positions}", LIKES, LIKED, ".4g", signed=True)
+    title = "Without positions" if positions == "none" else f"With {positions} positions"
+    return HeatMap(
+        likes @ liked.T, title, LIKES, LIKED, ".4g", "영희는 철수를 좋아한다", "철수는 영희를 좋아한다", signed=True
+    )

@@ -15,7 +15,7 @@ from dragoman_lab.experiment import Claims, Effort, Figure, Findings, Table, exp
 SIZES = (1, 2, 4, 8, 16, 32, 64, 100, 128, 256, 512, 1024)
 KEYS = 3  # of each query
 AT_ONCE = 2**22  # random numbers
-RAW, SCALED = "raw", "divided by sqrt(d_k)"
+RAW, SCALED = "not divided", "divided by sqrt(d_k)"
 
 # Three scores of one query that are given as examples, and the size d_k that they are given for.
 TRIPLES = (((8.0, -11.0, 7.0), 100), ((9.0, -11.0, 7.0), 100), ((1.1, -0.8, -1.7), 2))
@@ -127,7 +127,7 @@ def run(effort: Effort) -> Findings:
         scaled[d_k] = measure_scores([draw / math.sqrt(d_k) for draw in draws])
     few, many = (random_scores(d_k, queries, effort.seeds[0]).softmax(-1).max(-1).values for d_k in (2, 100))
     table = Table(
-        "d_k | scores | variance | largest weight | share above 0.99 | entropy (nats) | norm of the Jacobian",
+        "d_k | scores | variance | largest weight | share above 0.99 | entropy (nats) | norm of the derivative",
         [
             (d_k, name, form[d_k].variance, *vars(form[d_k].peak).values())
             for d_k in SIZES
@@ -135,8 +135,9 @@ def run(effort: Effort) -> Findings:
         ],
     )
 
-    def panel(column: str, label: str, log: str = "x", ylim: Any = (0, None)) -> Panel:
-        return Panel(table.curves("scores", "d_k", column), "d_k", label, log=log, ticks=(1, 10, 100, 1000), ylim=ylim)
+    def panel(column: str, label: str, title: str = "", log: str = "x", ylim: Any = (0, None)) -> Panel:
+        curves = table.curves("scores", "d_k", column)
+        return Panel(curves, "d_k", label, title, log, ticks=(1, 10, 100, 1000), ylim=ylim)
 
     return Findings(
         f"Random queries, each with {KEYS} random keys; all numbers are normally distributed with mean 0 and variance "
@@ -148,12 +149,17 @@ def run(effort: Effort) -> Findings:
         {
             "variance-of-scores": Figure(
                 "Variance of q . k by d_k, both axes logarithmic: before and after the division by sqrt(d_k).",
-                lines(panel("variance", "variance of scores", "xy", ylim=None)),
+                lines(panel("variance", "variance of scores", log="xy", ylim=None)),
             ),
             "saturation": Figure(
-                f"The softmax over {KEYS} random scores by d_k: means of weight, entropy and norm of the derivative.",
-                lines(*(panel(column, column) for column in table.columns[3:]), rows=2, sharex=True),
-                (9.0, 6.0),
+                f"The softmax over {KEYS} random scores by d_k, before and after the division by sqrt(d_k).",
+                lines(
+                    panel(
+                        "share above 0.99", "share of queries", f"One of {KEYS} keys takes more than 0.99 of the weight"
+                    ),
+                    panel("norm of the derivative", "mean norm", "The derivative of the softmax fades"),
+                ),
+                (9.0, 4.0),
             ),
             "triples": Figure(
                 "The true softmax of three triples of scores, before and after the division by sqrt(d_k).", draw_triples

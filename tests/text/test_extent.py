@@ -18,7 +18,7 @@ from dragoman.server.models import open_models, parse_models
 from dragoman.storage.writing import new_folder
 from dragoman.text.extent import SourceExtent
 from dragoman.text.tags import DefaultTags, LanguageTags
-from dragoman.training.extent import measure_extent, target_scripts
+from dragoman.training.extent import language_notes, measure_extent, target_scripts
 from dragoman.translation.segments import Segment
 
 
@@ -52,6 +52,26 @@ def test_scripts_are_those_of_all_languages_that_training_or_validation_has(toke
     pairs = tokenise((CorpusSpec((str(corpus),)),), Tokenizers.from_tokenizer(tokenizer), None, tmp_path / "c.arrow")[0]
     assert target_scripts(pairs, tokenizer, ["Привет"]) == ["CYRILLIC", "HANGUL", "LATIN"]
     assert target_scripts(pairs, tokenizer, []) == ["HANGUL", "LATIN"]
+
+
+ENGLISH_GERMAN = [
+    ("The weather is fine today, and we are going to the lake.", "Das Wetter ist heute schön, und wir fahren zum See."),
+    ("She has been reading this book for three weeks.", "Sie liest dieses Buch schon seit drei Wochen."),
+    ("Where did you put the keys of the house?", "Wohin hast du die Schlüssel für das Haus gelegt?"),
+]
+
+
+@pytest.mark.parametrize(
+    ("languages", "told"), [("de-en", True), ("de-AT-en-GB", True), ("en-de", False), (None, False)]
+)
+def test_languages_the_wrong_way_round_are_told(languages: str | None, told: bool, tmp_path: Path):
+    pytest.importorskip("py3langid")
+    tokenizers = Tokenizers.from_tokenizer(Tokenizer.train(text for pair in ENGLISH_GERMAN for text in pair))
+    spec = CorpusSpec((write_tsv(tmp_path / "dev.tsv", ENGLISH_GERMAN),))
+    held, _ = tokenise([spec], tokenizers, None, tmp_path / "dev.arrow")
+    notes = language_notes(languages, held, tokenizers)
+    assert len(notes) == told
+    assert all("the sources look like en and the targets like de" in note for note in notes)
 
 
 def test_record_says_whether_every_source_had_a_tag(pairs: list[tuple[str, str]], tmp_path: Path):

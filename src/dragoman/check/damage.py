@@ -6,8 +6,8 @@ import ftfy
 import numpy as np
 
 from dragoman.check.columns import CHECKED, TextColumn
-from dragoman.check.languages import log_likelihoods
 from dragoman.check.profile import Profile
+from dragoman.text.identification import log_likelihoods
 
 # Characters that the first and the later bytes of a letter in UTF-8 become where they are read as Latin-1 or cp1252.
 FIRST_BYTES = frozenset(map(chr, range(0xC2, 0xF5)))

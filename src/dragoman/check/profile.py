@@ -6,7 +6,7 @@ import numpy as np
 
 from dragoman.check.characters import Alphabet
 from dragoman.check.columns import CHECKED, RowBlock, TextColumn
-from dragoman.check.languages import most_probable
+from dragoman.text.identification import most_probable
 
 BUCKETS = 1 << 18  # that character trigrams are counted in
 BINS = 1001

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dragoman.config.languages import base_language, parse_pair
 from dragoman.data.dataset import SOURCE, TARGET, Pairs
 from dragoman.data.tokenizers import SideTokenizer, Tokenizers
 from dragoman.text.extent import SourceExtent
+from dragoman.text.identification import most_probable
 from dragoman.text.known_words import KnownWords, known_words, often_copied
 from dragoman.text.scripts import usual_scripts
 from dragoman.text.segmentation import split_sentences
@@ -49,6 +51,24 @@ def read_texts(pairs: Pairs, tokenizer: SideTokenizer, side: int, step: int = 1)
     """Return every `step`-th of up to WORDS texts of one side of the pairs, spread evenly."""
     chosen = np.unique(np.linspace(0, len(pairs) - 1, min(WORDS, len(pairs)), dtype=np.int64))
     return [tokenizer.decode(ids.tolist()) for ids in pairs.rows(chosen[::step], side)]
+
+
+def language_notes(languages: str | None, pairs: Pairs, tokenizers: Tokenizers) -> list[str]:
+    """Return a warning for the user where the languages of a run, such as 'en-de', are those of the other sides.
+
+    py3langid says which language a side has; without it, there is no warning.
+    """
+    if not languages:
+        return []
+    wanted = [base_language(code) for code in parse_pair(languages)]
+    sides = zip((tokenizers.source, tokenizers.target), (SOURCE, TARGET), strict=True)
+    seen = [most_probable(" ".join(read_texts(pairs, *side))) for side in sides]
+    if seen != wanted[::-1] or wanted[0] == wanted[1]:
+        return []
+    return [
+        f"--languages says {languages}, but the sources look like {seen[0]} and the targets like {seen[1]}: a model "
+        "learns from sources to targets; exchange the columns, or the languages"
+    ]
 
 
 def target_scripts(pairs: Pairs, tokenizer: SideTokenizer, others: Sequence[str]) -> list[str]:

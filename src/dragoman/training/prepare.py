@@ -14,6 +14,7 @@ from dragoman.training.batch_size import batch_tokens_that_fit
 from dragoman.training.checkpoint import Checkpoint
 from dragoman.training.datasets import prepare_dataset, tag_notes
 from dragoman.training.distributed import ProcessGroup
+from dragoman.training.extent import language_notes
 from dragoman.training.journal import Journal
 from dragoman.training.memory import check_size
 from dragoman.training.precision import configure_torch
@@ -73,7 +74,8 @@ def prepare(config: RunConfig, group: ProcessGroup, journal: Journal, checkpoint
         same_ids = tokenizers.source.pieces == tokenizers.target.pieces  # else sides cannot be compared by their ids
         directions = direction_notes(pairs, dev_pairs) if same_ids else []
         tags = [] if config.init_from else tag_notes(train, dev)  # the model to start from may know them
-        for note in (*tags, *directions, *repetition_notes(pairs, dev_pairs)):
+        languages = language_notes(config.languages, dev_pairs, tokenizers)
+        for note in (*tags, *languages, *directions, *repetition_notes(pairs, dev_pairs)):
             journal.log(note)
     for change in changes:  # once nothing can refuse the run any more
         journal.log(change)
