@@ -44,12 +44,14 @@ def test_parts_are_nested_and_halves_of_each_other():
     ("scores", "least", "most"),
     [
         ([10, 12, 14, 16], 2, 2),  # steady
-        ([10, 14, 16, 17], 0.5, 1.5),  # each gain is half of the one before
+        ([10, 14, 17, 19], 1, 2),  # shrinking by one each time
         ([10, 10, 10, 10], 0, 0),
-        ([10, 11, 13, 16], 2.5, 3),  # growing gains do not go on growing
+        ([10, 11, 13, 16], 3, 3),  # growing gains do not go on growing
+        ([10, 20, 30, 31], -1, 1),  # more pairs cost little at most
+        ([10, 20, 21, 20], -2, -1),
     ],
 )
-def test_next_gain_is_as_the_last_ones(scores: list[float], least: float, most: float):
+def test_next_gain_shrinks_or_stays(scores: list[float], least: float, most: float):
     assert next_gain(scores) == (pytest.approx(least), pytest.approx(most))
 
 
@@ -59,7 +61,7 @@ def test_range_holds_a_curve_that_goes_on():
     assert scores == sorted(scores)
     last = forecast_scores([damaged(share) for share in shares[1:]], REFERENCES)[0][-1]
     assert scores[-1] - 3 < low < last < high <= 100
-    assert low < scores[-1] + (scores[-1] - scores[-3]) / 2 < high
+    assert low < scores[-1] + (scores[-1] - scores[-2]) < high
     few, fewer_low, fewer_high = forecast_scores([damaged(share)[:40] for share in shares[:4]], REFERENCES[:40])
     assert len(few) == 4
     assert fewer_high - fewer_low > high - low  # fewer dev pairs know less
@@ -87,6 +89,9 @@ def test_models_differ_in_their_pairs_alone(tmp_path: Path, monkeypatch: pytest.
 
     def remember(pairs: Sequence[Pair], dev: Sequence[Pair], run: Path, settings: TrainingConfig) -> Path:
         learned.append((pairs, dev, settings))
+        run.mkdir()
+        rows = [{"event": "validation", "bleu": bleu} for bleu in (4.0, 7.0, 8.5)]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
         return Path(str(len(learned) - 1))
 
     class Translations:
@@ -107,6 +112,7 @@ def test_models_differ_in_their_pairs_alone(tmp_path: Path, monkeypatch: pytest.
     curve = forecast(pairs, dev, tmp_path, settings, said.append)
     assert curve.pairs == [1_000, 2_000, 4_000, 8_000]
     assert curve.doubled == 16_000
+    assert curve.late == 1.5
     assert [len(part) for part, _, _ in learned] == curve.pairs
     assert all(its_dev is dev and its_settings is settings for _, its_dev, its_settings in learned)
     assert said[0] == "model 1 of 4 learns 1,000 pairs"
@@ -126,8 +132,8 @@ def test_command_says_what_it_expects(tmp_path: Path, capsys, monkeypatch: pytes
     def stand_in(train: list[Pair], dev: list[Pair], place: Path, settings: TrainingConfig, announce) -> Forecast:
         given.append(settings)
         announce(f"{len(train)} and {len(dev)}")
-        best = settings.max_steps / 150 if settings.max_steps else 0.0
-        return Forecast([1, 2, 4, 8], [best * share for share in (0.25, 0.5, 0.75, 1.0)], 22.0, 25.0)
+        best, late = settings.max_steps / 150 if settings.max_steps else 0.0, 0.9 if settings.seed == 4 else 0.2
+        return Forecast([1, 2, 4, 8], [best * share for share in (0.25, 0.5, 0.75, 1.0)], 22.0, 25.0, late)
 
     monkeypatch.setattr(module, "forecast", stand_in)
     for name, count in (("train", 9), ("dev", 3)):
@@ -146,6 +152,8 @@ def test_command_says_what_it_expects(tmp_path: Path, capsys, monkeypatch: pytes
     assert record["forecast"] == {"pairs": 16, "low": 22.0, "high": 25.0}
     assert record["curve"][1] == {"pairs": 2, "bleu": pytest.approx(80 / 300)}
     assert (given[1].max_steps, given[1].validate_every, given[1].seed, given[1].threads) == (80, 10, 3, 1)
+    assert main([*words, "--seed", "4"]) == 0
+    assert "still learning (BLEU +0.9 in its last eighth)" in capsys.readouterr().err
     assert main([*words, "--steps", "0"]) == 2
     assert main([*words[:3], "tag=news", *words[3:]]) == 2
     assert "forecast learns without tags" in capsys.readouterr().err

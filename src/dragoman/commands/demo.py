@@ -23,7 +23,8 @@ class Options:
     on messages unlike these after ten minutes of two busy cores. "The file could not be opened." is right then, and
     most longer sentences are not.
 
-    With --task, learn what to do with letters instead: copy, reverse or sort them, or recall the numbers after them.
+    With --task, learn what to do with letters instead: copy, reverse or sort them, or recall the numbers after them; or
+    parse sentences of a small grammar.
     A picture shows the attention head that has found the trick, and a page how it found it.
 
     $ dragoman demo
@@ -37,15 +38,15 @@ class Options:
     "language to translate into from English"
     corpus: Literal["phrasebook", "messages"] = "phrasebook"
     "what to learn: 370 patterns of sentences, or the messages of the programs on this machine"
-    task: Literal["copy", "reverse", "sort", "recall"] | None = None
+    task: Literal["copy", "reverse", "sort", "recall", "parse"] | None = None
     "task to learn instead of a phrasebook"
     quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     "learn a seventh of the phrasebook, in a minute, without any extra; the model is poor"
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     "folder for corpus, model and figures; default: runs/demo-en-ko, quick-en-ko, messages-en-ko or demo-reverse"
     minutes: float | None = None
-    """minutes of training; default: 2.25 for a phrasebook, 0.6 with --quick, 10 for messages, 1 for a task, 2 for the
-    task recall"""
+    """minutes of training; default: 2.25 for a phrasebook, 0.6 with --quick, 10 for messages, 1 for a task, 2 for
+    recall, 3 for parse"""
     language: Literal["en", "ko"] = "en"
     "language of what the demo says and of its pictures; the progress of the training stays English"
     threads: int | None = None

@@ -13,6 +13,7 @@ from dragoman.errors import UsageError
 
 BAR = 40  # characters of the best score
 LITTLE = 3.0  # BLEU of a model that has hardly learned
+LATE = 0.5  # BLEU in the last eighth of the steps, of a model that was still learning
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,12 @@ def main(arguments: list[str]) -> None:
         )
     if curve.scores[-1] < LITTLE:
         print("forecast: the models have hardly learned: give more --steps before you believe this", file=sys.stderr)
+    elif curve.late > LATE:
+        print(
+            f"forecast: the model of all pairs was still learning (BLEU +{curve.late:.1f} in its last eighth): with "
+            "more --steps, twice the pairs may bring more than this",
+            file=sys.stderr,
+        )
     if options.json:
         known = [{"pairs": pairs, "bleu": score} for pairs, score in zip(curve.pairs, curve.scores, strict=True)]
         print_json({"curve": known, "forecast": {"pairs": curve.doubled, "low": curve.low, "high": curve.high}})

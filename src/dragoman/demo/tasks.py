@@ -1,33 +1,42 @@
-"""Tasks whose trick the attention shows: sentences of letters, and what is to be made of them."""
+"""Tasks whose trick the attention shows: sentences of letters or words, and what is to be made of them."""
 
 import random
 import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from dragoman.config import SearchConfig
 from dragoman.data.corpus import Pair
+from dragoman.demo.grammar import draw_sentence, places_in, words_of
 from dragoman.demo.phrasebook import Phrasebook
 
 SHORTEST, LONGEST = 3, 10  # words of a source; of a recall: letters with a number each
 TRAIN, HELD_OUT = 20_000, 200  # pairs to learn from; pairs each to validate and to test on
 ASK = ":"  # between what is to be remembered and what is asked for
 ASKED = 4  # letters that are asked for, at most
+LONGEST_SENTENCE = 20  # words
+
+
+Words = list[str]
+Draw = Callable[[random.Random], tuple[Words, Words]]  # the words of a source, and of its target
+Places = Callable[[Words, Words], list[int]]  # of the target words of such a pair in the source, from 0
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task: which source words the words of the target are."""
+    """A task: which source words the words of the target come from."""
 
     rule: str  # in a sentence
     trick: str  # what a head does that has found it, in words
-    draw: Callable[[random.Random], list[str]]  # the words of a source
-    places: Callable[[Sequence[str]], list[int]]  # for each target word, from 0
+    draw: Draw
+    places: Places
     minutes: float = 1.0  # of training in which it is learned, on two cores that do nothing else
+    search: SearchConfig = SearchConfig()
 
     def pair(self, rng: random.Random) -> Pair:
         """Draw a source and return it with its target."""
-        words = self.draw(rng)
-        return " ".join(words), " ".join(words[place] for place in self.places(words))
+        source, target = self.draw(rng)
+        return " ".join(source), " ".join(target)
 
 
 def letters(rng: random.Random) -> list[str]:
@@ -49,31 +58,52 @@ def remembered(words: Sequence[str]) -> list[int]:
     return [place for letter in asked for place in (letter, words.index(words[letter]) + 1)]
 
 
+def chosen(draw: Callable[[random.Random], Words], places: Callable[[Words], list[int]]) -> tuple[Draw, Places]:
+    """Return how the pairs of a task are drawn, and its places, where targets consist of the source words at places."""
+
+    def pair(rng: random.Random) -> tuple[Words, Words]:
+        words = draw(rng)
+        return words, [words[place] for place in places(words)]
+
+    return pair, lambda source, target: places(source)
+
+
+def sentence_and_tree(rng: random.Random) -> tuple[Words, Words]:
+    """Return the words of a sentence of up to LONGEST_SENTENCE words, and its tree with brackets."""
+    while len(words_of(tree := draw_sentence(rng))) > LONGEST_SENTENCE:
+        pass
+    return words_of(tree), tree
+
+
 TASKS: dict[str, Task] = {
     "copy": Task(
         "the same letters again",
         "looks at the letter that comes next: a diagonal",
-        letters,
-        lambda words: list(range(len(words))),
+        *chosen(letters, lambda words: list(range(len(words)))),
     ),
     "reverse": Task(
         "the letters from the last to the first",
         "goes through the letters backwards: a diagonal from top right to bottom left",
-        letters,
-        lambda words: list(range(len(words)))[::-1],
+        *chosen(letters, lambda words: list(range(len(words)))[::-1]),
     ),
     "sort": Task(
         "the letters in the order of the alphabet",
         "looks for the next letter of the alphabet, wherever it is",
-        letters,
-        lambda words: sorted(range(len(words)), key=lambda place: words[place]),
+        *chosen(letters, lambda words: sorted(range(len(words)), key=lambda place: words[place])),
     ),
     "recall": Task(
         "each letter after the colon, and the number that followed it before",
         "looks at what follows the letter that was written last, where it stood first",
-        letters_with_numbers,
-        remembered,
+        *chosen(letters_with_numbers, remembered),
         minutes=2.0,
+    ),
+    "parse": Task(
+        "the sentence with its phrases in brackets, a tree of sentence (S), noun (NP), verb (VP) and preposition (PP)",
+        "goes along the sentence, and waits at a word while brackets open and close there",
+        sentence_and_tree,
+        lambda source, target: places_in(target),
+        minutes=3.0,
+        search=SearchConfig(beam=21, length_penalty=0.3, extra_length=300),  # section 6.3
     ),
 }
 

@@ -66,7 +66,7 @@ def run_task(name: str, out: Path, minutes: float | None = None, language: Langu
     print(say(f"2. Training for {minutes:g} minutes."), flush=True)
     steps = learn(out, corpus, None, replace(TOY, vocabulary=vocabulary(pairs.train)), minutes)
 
-    translator = Translator.load(out)
+    translator = Translator.load(out, task.search)
     sources, references = zip(*pairs.test, strict=True)
     translations = [translation.text for translation in translator.translate(sources)]
     scores = evaluate(translations, references)
@@ -78,7 +78,7 @@ def run_task(name: str, out: Path, minutes: float | None = None, language: Langu
         print(f"   {source} → {translation}")
 
     number, (source, target) = longest(pairs.dev)
-    aligned = find_head(inspect(translator, source, target), task.places(source.split()))
+    aligned = find_head(inspect(translator, source, target), task.places(source.split(), target.split()))
     print(say(f"4. The trick: a head that has found it {task.trick}."))
     best = f"head {aligned.head} of layer {aligned.layer}"
     print(f"   {say(f'The best, {best}, gives the right words {aligned.share:.0%} of its attention:')}")
@@ -101,7 +101,7 @@ def run_task(name: str, out: Path, minutes: float | None = None, language: Langu
 
 def vocabulary(pairs: Sequence[tuple[str, str]]) -> int:
     """Return the number of subwords with which each word, with the space before it, is one of them."""
-    return len(RESERVED) + 2 * len({word for source, _ in pairs for word in source.split()})
+    return len(RESERVED) + 2 * len({word for pair in pairs for text in pair for word in text.split()})
 
 
 def longest(pairs: Sequence[tuple[str, str]]) -> tuple[int, tuple[str, str]]:

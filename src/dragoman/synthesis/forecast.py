@@ -4,6 +4,7 @@ The parts are an eighth, a quarter, a half and all, each within the next, and al
 that only the pairs differ.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,6 +25,7 @@ from dragoman.translation.translator import Translator
 PARTS = (8, 4, 2, 1)  # the whole by these
 GROUPS = 20  # of dev pairs, each of which is left out once, to see how far chance moves a score
 DEVIATIONS = 1.64  # standard errors on each side: nine of ten
+MOST_LOST = 1.0  # BLEU, by more pairs, each of which is then seen less often
 VALIDATIONS = 8  # of a training; the best one counts, since small parts are learned by heart
 Scores = list[float]  # BLEU of each part
 
@@ -36,6 +38,8 @@ class Forecast:
     scores: Scores
     low: float
     high: float
+    late: float
+    "BLEU that the model of all pairs gained in the last eighth of its steps"
 
     @property
     def doubled(self) -> int:
@@ -50,11 +54,13 @@ def parts_of(pairs: Sequence[Pair], seed: int = 1) -> list[list[Pair]]:
 
 
 def next_gain(scores: Scores) -> tuple[float, float]:
-    """Return the least and the most that the next doubling gains: it goes on shrinking, or is as the last two were."""
+    """Return the least and the most that the next doubling gains.
+
+    The most is what the last one did. The least is less by as much as that was less than the one before.
+    """
     before, last = [after - before for before, after in pairwise(scores)][-2:]
-    shrinking = min(max(last, 0.0) / before, 1.0) if before > 0 else 1.0
-    shrunk, steady = last * shrinking, (before + last) / 2
-    return min(shrunk, steady), max(shrunk, steady)
+    least = last - max(before - last, 0.0)
+    return max(least, min(last, 0.0) - MOST_LOST), last
 
 
 def forecast_scores(systems: Sequence[Sequence[str]], references: Sequence[str]) -> tuple[Scores, float, float]:
@@ -105,9 +111,16 @@ def forecast(
     def begin(number: int) -> None:
         announce(f"model {number + 1} of {len(parts)} learns {len(parts[number]):,} pairs")
 
-    systems = side_by_side(learn_and_translate, jobs, settings.threads or granted_cores(), begin)
-    scores, low, high = forecast_scores(systems, [target for _, target in dev])
-    return Forecast([len(part) for part in parts], scores, low, high)
+    translations = side_by_side(learn_and_translate, jobs, settings.threads or granted_cores(), begin)
+    scores, low, high = forecast_scores(translations, [target for _, target in dev])
+    return Forecast([len(part) for part in parts], scores, low, high, late_gain(place / str(len(parts) - 1)))
+
+
+def late_gain(run: Path) -> float:
+    """Return the BLEU that a run gained between its last two validations; 0 for a run of only one."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    scores = [row["bleu"] for row in rows if row["event"] == "validation"]
+    return scores[-1] - scores[-2] if len(scores) > 1 else 0.0
 
 
 def learn_and_translate(pairs: Sequence[Pair], dev: Sequence[Pair], run: Path, settings: TrainingConfig) -> list[str]:
