@@ -9,9 +9,10 @@ import pytest
 
 from dragoman.cli import main
 from dragoman.commands.train import defaults
-from dragoman.config import RunConfig, SearchConfig, TrainingConfig
+from dragoman.config import RunConfig, SearchConfig, TrainingConfig, TransformerConfig
 from dragoman.config.presets import PRESETS
 from dragoman.config.recipes import FOLDER
+from dragoman.demo.tasks import TASKS
 from dragoman.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +72,19 @@ def test_file_that_is_called_as_a_recipe_is_that_file(tmp_path: Path, monkeypatc
 
 def test_recipes_are_these():
     ours = {"fine-tune", "low-resource-30k", "low-resource-short-texts", "technical-300k", "technical-300k-cpu", "tiny"}
-    assert {recipe.stem for recipe in RECIPES} == {*OF_THE_PAPER, *ours}
+    assert {recipe.stem for recipe in RECIPES} == {*OF_THE_PAPER, "wsj-parsing", *ours}
+
+
+def test_parser_has_the_settings_of_section_6_3():
+    model, base = loaded(FOLDER / "wsj-parsing.toml").model, PRESETS["base"].model
+    assert isinstance(model, TransformerConfig)
+    assert (model.encoder_layers, model.decoder_layers, model.d_model) == (4, 4, 1024)
+    assert replace(model, encoder_layers=6, decoder_layers=6, d_model=512) == base  # all else is as for translation
+    assert loaded(FOLDER / "wsj-parsing.toml").vocabulary == 16_000
+    search = TASKS["parse"].search
+    assert search == SearchConfig(beam=21, length_penalty=0.3, extra_length=300)
+    flags = f"--beam {search.beam} --length-penalty {search.length_penalty} --extra-length {search.extra_length}"
+    assert flags in (FOLDER / "wsj-parsing.toml").read_text("utf-8")
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)

@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 
 from dragoman.data.corpus import read_corpus
 from dragoman.data.tokenizers import SideTokenizer
-from dragoman.demo import CATALOGUE
+from dragoman.demo import CATALOGUE, grammar
 from dragoman.demo.phrasebook import Phrasebook, phrasebook
 from dragoman.demo.run import FULL, PER_TEMPLATE, QUICK, SEED, Show, slow_machine, write_pairs
 from dragoman.demo.tasks import TASKS, draw_pairs
@@ -152,6 +152,21 @@ def recalled(words: list[str]) -> list[str]:
     return [word for letter in words[colon + 1 :] for word in (letter, numbers[letter])]
 
 
+def is_tree(words: list[str]) -> bool:
+    """Whether brackets match, and each preposition stands where its kind belongs."""
+    inside: list[str] = []
+    for before, word in zip(["", *words], words, strict=False):
+        if word.startswith("("):
+            inside.append(word)
+        elif word == ")":
+            if not inside:
+                return False
+            inside.pop()
+        elif before == "(PP" and (inside[-2] == "(NP") != (word in grammar.OF_NOUNS):
+            return False
+    return not inside and words[0] == "(S"
+
+
 RULES = {"copy": list, "reverse": lambda words: words[::-1], "sort": sorted, "recall": recalled}
 
 
@@ -163,11 +178,24 @@ def test_pairs_of_a_task_follow_its_rule(name: str, monkeypatch: pytest.MonkeyPa
     assert [len(part) for part in (pairs.train, pairs.dev, pairs.test)] == [500, 200, 200]
     every = [*pairs.train, *pairs.dev, *pairs.test]
     assert len({source for source, _ in every}) == 900
+    if name == "parse":
+        assert all(is_tree(target.split()) for _, target in every)
+        assert not any(is_tree(target.replace(" of ", " with ").split()) for _, target in every if " of " in target)
+        assert all(
+            [word for word in target.split() if word[0] not in "()"] == source.split() for source, target in every
+        )
+        return
     assert all(target.split() == RULES[name](source.split()) for source, target in every)
     if name != "recall":  # the control: another rule
         assert not all(
             target.split() == RULES["sort" if name != "sort" else "copy"](source.split()) for source, target in every
         )
+
+
+def test_brackets_stand_at_the_words_beside_them():
+    tree = "(S (NP the dog ) (VP sees (NP a house ) ) )".split()
+    assert grammar.places_in(tree) == [0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 4]
+    assert grammar.words_of(tree) == "the dog sees a house".split()
 
 
 def test_head_is_found_by_what_it_attends_to():

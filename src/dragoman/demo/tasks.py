@@ -98,7 +98,7 @@ TASKS: dict[str, Task] = {
         minutes=2.0,
     ),
     "parse": Task(
-        "the sentence with its phrases in brackets, a tree of sentence (S), noun (NP), verb (VP) and preposition (PP)",
+        "the same sentence with a bracket around each of its phrases: its tree",
         "goes along the sentence, and waits at a word while brackets open and close there",
         sentence_and_tree,
         lambda source, target: places_in(target),
