@@ -143,7 +143,10 @@ def run(effort: Effort) -> Findings:
             "gradients": Figure(
                 "Gradients of the second feed-forward matrices at the start, by layer, in encoder and decoder.",
                 lines(
-                    layer_panel("gradient, encoder", encoder), layer_panel("gradient, decoder", decoder), legend="above"
+                    layer_panel("gradient, encoder", encoder),
+                    layer_panel("gradient, decoder", decoder),
+                    sharey=True,
+                    legend="above",
                 ),
             ),
             "losses": losses_figure(
