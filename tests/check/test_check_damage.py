@@ -13,7 +13,7 @@ from hostile import CLEAN, jsonl
 
 from dragoman.check import lexicon
 from dragoman.check.corpora import check_into, first_readings
-from dragoman.check.detectors import CheckLimits
+from dragoman.check.detectors import CheckLimits, is_half_copied
 from dragoman.check.first_reading import read_first, reading_of_kept
 from dragoman.check.lexicon import Lexicon, Words
 from dragoman.check.pairing import LOST, Judgement
@@ -138,6 +138,56 @@ def test_pair_is_no_evidence_for_itself():
     assert scores[0] == scores[1] > 0
     assert np.allclose(scores[2:], 0)  # nobody else has these words
     assert np.all(learned.scores(*sides, rows, rows)[2:] > 0)  # the control: as evidence for itself
+
+
+def half_left(pair: Pair) -> Pair:
+    """The pair with the second half of its target as it is in the source."""
+    source, target = (text.split() for text in pair)
+    return pair[0], " ".join([*target[: len(target) // 2], *source[len(source) // 2 :]])
+
+
+@pytest.mark.parametrize("target", ["de", "ko"])
+def test_halves_that_are_not_translated_are_found(check, tmp_path: Path, target: str):
+    pairs = list(book(target))
+    places = [place for place in range(50, len(pairs) - 50, 97) if len(pairs[place][0].split()) > 8]
+    mess = [half_left(pair) if place in places else pair for place, pair in enumerate(pairs)]
+    write_tsv(tmp_path / "a.tsv", mess)
+    report, wrong = check("a.tsv"), {place + 1 for place in places}
+    found = {line for rule in ("half-translated", "one-language", "mismatch") for line in lines(report, rule)}
+    assert set(lines(report, "half-translated")) <= wrong
+    assert len(found & wrong) > 0.6 * len(wrong)
+
+
+LEFT = {
+    "sentence": ("Please open the window of your room", "Bitte open the window of your room", True),
+    "name": ("Please read Window Room Please Open", "Bitte lesen Window Room Please Open", False),
+    "title": ("Please read Open the window of your room", "Bitte lesen Open the window of your room", False),
+    "code": ("Please enter open the = window of room", "Bitte eingeben: open the = window of room", False),
+    "middle": ("Please enter open the window of room here", "Bitte open the window of room dort eingeben", False),
+    "two words": ("Please open the window", "Bitte öffnen Sie the window", False),
+    "long": (
+        "Say open the window",
+        "Sagen Sie dann bitte noch laut und deutlich und zum Schluss open the window",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "target", "told"), LEFT.values(), ids=LEFT)
+def test_half_that_is_left_is_words_at_an_end(source: str, target: str, told: bool):
+    assert is_half_copied(source, target) == told
+
+
+def test_copied_words_surprise_unless_they_are_names():
+    """Word 1 is always copied, 2 never but once; 3 is new. No pair is evidence for itself."""
+    texts = [[1, 2, 4]] * 30 + [[1, 2], [3]]
+    sources, targets = words_of(texts), words_of([[1, 12, 14]] * 30 + [[1, 2], [3]])
+    rows = np.arange(len(texts))
+    learned = Lexicon(sources, targets, rows, rows)
+    surprise = learned.surprise(sources, targets, rows, 0)
+    assert surprise[:30] == pytest.approx(0)
+    assert surprise[30] == pytest.approx(np.log(60))  # half a copy in thirty
+    assert surprise[31] == pytest.approx(np.log(2))  # nobody else has it
 
 
 @pytest.mark.parametrize("target", ["de", "ko"])
@@ -289,7 +339,13 @@ def test_korean_page_says_everything_of_each_rule():
 @pytest.mark.parametrize("offset", [1, -1, 12, -3, LOST])
 def test_korean_page_says_where_a_side_has_slipped(offset: int):
     (slip,) = Judgement(
-        np.zeros(9), np.zeros(9, bool), False, np.zeros((9, 2), bool), np.array([0, 0, *[offset] * 6, 0]), True
+        np.zeros(9),
+        np.zeros(9, bool),
+        False,
+        np.zeros((9, 2), bool),
+        np.zeros(9),
+        np.array([0, 0, *[offset] * 6, 0]),
+        True,
     ).slips(np.arange(1, 10))
     korean = speaker("ko", CATALOGUE)(f"a.tsv: {slip}")
     assert korean.startswith("a.tsv: 3번째 줄부터 8번째 줄까지 번역문이 ")

@@ -96,7 +96,7 @@ def check(
                         raise DragomanError(f"{spec.name}: changed while it was read; check it again")
                     hits = [
                         Hits("header", header_rows(spec, block)),
-                        *detect(block, profile, limits, judgement.unknown[rows]),
+                        *detect(block, profile, limits, judgement.unknown[rows], judgement.copied[rows]),
                         *(hits.within(rows) for hits in findings),
                     ]
                     if plausibility and name == "train":

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,9 @@ COPIED_CHARACTERS = 20
 SWAPPED = -10.0
 ONE_LANGUAGE = -40.0
 PER_CHARACTER = -0.3
-HALF_TRANSLATED = -30.0  # of a half of a text
+HALF_TRANSLATED = 10.0  # nats by which it is surprising which words both sides have
+FEWEST_COPIED, HALF = 3, 0.35  # words in a row that are not translated; their share of a text that is so by half
+LOOKED_AT = 2000  # characters of a text in which such words are looked for
 CUT_OFF = 0.45  # of the usual length of a target
 LONG_SOURCE = 30  # characters of a source whose target may be cut off
 UNUSUAL_END = 0.03  # share of the sources with a full stop whose target has none
@@ -76,10 +79,13 @@ class Hits(NamedTuple):
         return self._replace(rows=self.rows[rows], scores=scores, repeats=repeats)
 
 
-def detect(block: RowBlock, profile: Profile, limits: CheckLimits, unknown: np.ndarray) -> Iterator[Hits]:
+def detect(
+    block: RowBlock, profile: Profile, limits: CheckLimits, unknown: np.ndarray, copied: np.ndarray
+) -> Iterator[Hits]:
     """Yield the hits of all rules that look at one block alone.
 
-    unknown (n, 2), bool: which texts have words, but none that another text of their side has.
+    unknown (n, 2), bool: which texts have words, but none that another text of their side has. copied (n,): how
+    surprising it is which words both sides have, in nats.
 
     A pair with an empty side is a hit of the rule 'empty', a row without any text one of 'blank'. Neither is a hit of
     another rule, but a pair with an empty side may be 'over-long', too.
@@ -98,7 +104,7 @@ def detect(block: RowBlock, profile: Profile, limits: CheckLimits, unknown: np.n
     for hits in (
         *copy_hits(block),
         *length_hits(block, profile, limits),
-        *language_hits(block, profile),
+        *language_hits(block, profile, copied),
         *verbatim_hits(block),
     ):
         yield hits._replace(rows=hits.rows & block.has_text)
@@ -173,37 +179,50 @@ def length_hits(block: RowBlock, profile: Profile, limits: CheckLimits) -> Itera
         yield Hits("doubled", rows, number, ratios)
 
 
-def language_hits(block: RowBlock, profile: Profile) -> Iterator[Hits]:
-    """Yield hits of the rules 'swapped', 'one-language', 'half-translated' and 'script'."""
-    halves = [np.stack(profile.side_evidence(column, n)) for n, column in enumerate(block.columns)]
-    lengths = [np.maximum(column.lengths, 1) for column in block.columns]
-    source, target = (each.sum(axis=0) for each in halves)
-    source_each, target_each = source / lengths[SOURCE], target / lengths[TARGET]
-    copied = block.columns[SOURCE].hashes == block.columns[TARGET].hashes
-    doubted = (source_each < PER_CHARACTER) & (target_each < PER_CHARACTER) & ~copied
+def language_hits(block: RowBlock, profile: Profile, copied: np.ndarray) -> Iterator[Hits]:
+    """Yield hits of the rules 'swapped', 'one-language', 'half-translated' and 'script'. copied: as in `detect`."""
+    source, target = (profile.side_evidence(column, n) for n, column in enumerate(block.columns))
+    source_each, target_each = (
+        evidence / np.maximum(column.lengths, 1)
+        for evidence, column in zip((source, target), block.columns, strict=True)
+    )
+    same = block.columns[SOURCE].hashes == block.columns[TARGET].hashes
+    doubted = (source_each < PER_CHARACTER) & (target_each < PER_CHARACTER) & ~same
     swapped = doubted & (source < SWAPPED) & (target < SWAPPED)
     yield Hits("swapped", swapped)
     doubtful = [
         (source < ONE_LANGUAGE) & (source_each < PER_CHARACTER) & (target > 0),
         (target < ONE_LANGUAGE) & (target_each < PER_CHARACTER) & (source > 0),
     ]
+    half = (copied > HALF_TRANSLATED) & ~same & ~swapped
     for number, rows in enumerate(doubtful):
-        yield Hits("one-language", rows & ~copied, number)
-        worse, better = halves[number].min(axis=0), halves[number].max(axis=0)
-        half = (worse < HALF_TRANSLATED) & (worse / lengths[number] < PER_CHARACTER / 2) & (better > 0)
-        half &= ~rows & ~copied & ~swapped
-        for row in np.flatnonzero(half):
-            text = block.columns[number].texts[row][:CHECKED]
-            middle = len(text) // 2
-            second = halves[number][1, row] == worse[row]
-            half[row] = profile.has_common_words(text[middle:] if second else text[:middle], number)
-        yield Hits("half-translated", half, number, worse)
+        yield Hits("one-language", rows & ~same, number)
+        half &= ~rows
+    for row in np.flatnonzero(half):
+        half[row] = is_half_copied(*(column.texts[row][:LOOKED_AT] for column in block.columns))
+    yield Hits("half-translated", half, scores=copied)
     for number, column in enumerate(block.columns):
         script, share, letters = profile.main_script(column)
         texts = profile.scripts[number]
         rare = (texts[script] <= max(RARE * texts.sum(), 1)) & (share == 1) & (letters >= FEW_LETTERS)
         rare &= texts.sum() >= FEW_TEXTS
         yield Hits("script", rare & ~swapped & ~doubtful[number], number)
+
+
+def is_half_copied(source: str, target: str) -> bool:
+    """Return whether a good part of a target, its beginning or its end, are words that stand in its source in a row.
+
+    Words with a capital do not count, nor does what begins with one inside a sentence, a title, or has a sign for a
+    word, which is code: both are often left.
+    """
+    words = source.split(), target.split()
+    run = SequenceMatcher(None, *words, autojunk=False).find_longest_match()
+    if run.size < HALF * len(words[TARGET]) or 0 < run.b < len(words[TARGET]) - run.size:
+        return False
+    copied = words[TARGET][run.b : run.b + run.size]
+    if (run.b and copied[0] != copied[0].lower()) or not all(any(map(str.isalnum, word)) for word in copied):
+        return False
+    return len({word for word in copied if word.isalpha() and word == word.lower()}) >= FEWEST_COPIED
 
 
 def verbatim_hits(block: RowBlock) -> Iterator[Hits]:

@@ -123,6 +123,12 @@ class Cells:
         """Where the cells of each target word begin."""
         return np.cumsum(self.widths) - self.widths
 
+    def copied(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the words that a pair has on both sides, each once: which of the pairs (c,), and the word (c,)."""
+        same = self.places[self.sources[self.places] == np.repeat(self.targets, self.widths)]
+        both = np.unique(self.source_rows[same] << 16 | self.sources[same])
+        return both >> 16, both & 0xFFFF
+
 
 class Lexicon:
     """The table p(target word | source word) of a corpus, as it was counted at last, and before that."""
@@ -138,9 +144,11 @@ class Lexicon:
         self.learned[rows] = True
         chunks = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
         parts = [Cells.from_rows(sources, targets, chunk, chunk) for chunk in chunks]
-        self.frequency = np.zeros(1 << 16)
+        self.frequency, self.copies = np.zeros((2, 1 << 16))  # times of a target word; pairs that copy a word
+        self.occurrences = np.bincount(sources.words_of(rows)[0], minlength=1 << 16)  # times of a source word
         for part in parts:
             self.frequency += np.bincount(part.targets, minlength=1 << 16)
+            self.copies += np.bincount(part.copied()[1], minlength=1 << 16)
         self.counts = np.ones(ENTRIES, np.float32)
         self.totals = np.ones(1 << 16, np.float32)
         entries = np.concatenate([part.entries for part in parts])
@@ -175,6 +183,20 @@ class Lexicon:
             for i in range(0, len(source_rows), CHUNK)
         ]
         return np.concatenate([np.zeros(0), *parts])
+
+    def surprise(self, sources: Words, targets: Words, rows: np.ndarray, learned_from: int | None) -> np.ndarray:
+        """Return how surprising it is that words of a side stand on the other one as they are, in nats, of rows (n,).
+
+        Names hardly count, as they are nearly always copied; words that are translated elsewhere count most.
+        """
+        sums: list[np.ndarray] = [np.zeros(0)]
+        for chunk in (rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)):
+            row, word = Cells.from_rows(sources, targets, chunk, chunk).copied()
+            itself = self.itself(chunk, learned_from)[row]
+            times = np.maximum(self.occurrences[word], self.frequency[word])
+            rate = np.maximum(self.copies[word] - itself, 0.5) / np.maximum(times - itself, 1)
+            sums.append(np.bincount(row, -np.log(rate.clip(max=1)), len(chunk)))
+        return np.concatenate(sums)
 
     def itself(self, rows: np.ndarray, learned_from: int | None) -> np.ndarray:
         """Return 1 for each row that was learned from, else 0."""

@@ -45,6 +45,7 @@ class Judgement:
     doubtful: np.ndarray  # (n,), bool
     many: bool  # whether they are so many that they are mismatches
     unknown: np.ndarray  # (n, 2), bool: a side has words, and none that another row has
+    copied: np.ndarray  # (n,) in nats: how surprising it is which words both sides have
     offsets: np.ndarray  # (n,): the target of a source is as many rows further down; LOST: nowhere near
     telling: bool  # whether there was enough to learn from
 
@@ -110,7 +111,8 @@ class PairJudge:
         size = len(has_text)
         unknown = np.zeros((size, 2), bool)
         doubted = np.zeros(size, bool)
-        judgement = Judgement(np.zeros(size), doubted, self.many, unknown, np.zeros(size, np.int8), self.telling)
+        offsets = np.zeros(size, np.int8)
+        judgement = Judgement(np.zeros(size), doubted, self.many, unknown, np.zeros(size), offsets, self.telling)
         if not self.lexicon or not self.telling:
             return judgement
         rows = np.flatnonzero(has_text)
@@ -119,6 +121,7 @@ class PairJudge:
         judgement.scores[rows] = scores
         doubted[rows] = (scores < self.limits[sizes]) & (SIZES[sizes] >= JUDGED)
         judgement.unknown[rows] = self.lexicon.unknown(*sides, rows, learned_from)
+        judgement.copied[rows] = self.lexicon.surprise(*sides, rows, learned_from)
         doubtful = np.zeros(size, bool)
         doubtful[rows] = scores < self.doubts[sizes]
         for first, last in zones(doubtful):

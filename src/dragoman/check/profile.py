@@ -1,7 +1,5 @@
 """Learn from a corpus what is usual in it: the ratio of lengths, the scripts and the letters of each side."""
 
-from collections import Counter
-
 import numpy as np
 
 from dragoman.check.characters import Alphabet
@@ -15,7 +13,6 @@ SHORT = 10  # characters added to each length, because lengths of short texts di
 LINE_FEED = 10
 FEW_TEXTS = 500  # too few to say which texts are strange
 SAMPLE = 30_000  # characters of a side, by which its language is told
-COMMON = 4  # times that a word is in them which nearly every sentence may have
 STOPS = np.array([ord(stop) for stop in ".!?。"])
 REVERSED = 0.05  # similarity by which the sides of two corpora match better crosswise, on both sides
 
@@ -34,7 +31,6 @@ class Profile:
         self.accented = np.zeros(2)  # texts with Latin letters beyond ASCII
         self.ends = np.zeros(2)  # rows whose source ends in a full stop or the like, those whose target then has none
         self.samples = ["", ""]
-        self.common: list[set[str]] | None = None  # by side, words of the other one
         self.evidence: tuple[np.ndarray, np.ndarray] | None = None
         self.rarities: np.ndarray | None = None
 
@@ -116,21 +112,6 @@ class Profile:
         """Return the language of a side, '' without a way to tell it."""
         return most_probable(self.samples[number])
 
-    def has_common_words(self, text: str, number: int) -> bool:
-        """Return whether a text of side `number` has three words that are common on the other side, and not on its own.
-
-        Hardly any may be the other way round. Words with a capital do not count: titles are often left.
-        """
-        if self.common is None:
-            counts = [Counter(sample.lower().split()) for sample in self.samples]
-            self.common = [
-                {word for word, times in counts[1 - side].items() if times >= COMMON > 4 * counts[side][word]}
-                for side in range(2)
-            ]
-        words = {word for word in text.split() if word == word.lower()}
-        foreign, expected = (len(words & self.common[side]) for side in (number, 1 - number))
-        return foreign >= 3 and expected <= foreign / 4
-
     def strangeness(self, column: TextColumn, number: int) -> np.ndarray:
         """Return by how many nats per character each text is less likely on its side than the block's median, (n,).
 
@@ -145,8 +126,8 @@ class Profile:
         each = column.sum_by_text(values) / np.maximum(np.minimum(column.lengths, CHECKED), 1)
         return each - np.median(each[column.has_text]) if column.has_text.any() else each
 
-    def side_evidence(self, column: TextColumn, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return how strongly the trigrams of both halves of each text speak for its side: twice (n,), in nats.
+    def side_evidence(self, column: TextColumn, number: int) -> np.ndarray:
+        """Return how strongly the trigrams of each text speak for its side: (n,), in nats.
 
         It is the log-likelihood ratio of this side against the other: above 0 it speaks for this side; 0 for an empty
         text. column: side `number` (0: source, 1: target) of a block that this profile has learned. A text is no
@@ -162,10 +143,7 @@ class Profile:
             )
         values = self.evidence[number][column.trigrams(BUCKETS)]
         values[column.codes == LINE_FEED] = 0
-        sums = np.concatenate([[0], np.cumsum(values, dtype=float)])
-        lengths = np.minimum(column.lengths, CHECKED)
-        edges = sums[np.stack([column.starts, column.starts + lengths // 2, column.starts + lengths])]
-        return edges[1] - edges[0], edges[2] - edges[1]
+        return column.sum_by_text(values.astype(float))
 
 
 def ends_in_a_stop(block: RowBlock) -> np.ndarray:
