@@ -136,7 +136,7 @@ def test_numbers_on_the_pages_are_those_of_the_lab():
     [
         ("tour.md", "1.895", "1.896", "tour.md, 5: 1.896 has no source"),
         ("tour.ko.md", "99.4 %", "99 %", "(residuals-4; layer: x + f(x); layers: 12; accuracy): not on tour.ko.md"),
-        ("slips.md", "0.8262", "0.8263", "form: raw; 1): not on slips.md"),
+        ("slips.md", "0.8262", "0.8263", "form: not divided; 1): not on slips.md"),
         ("slips.ko.md", "1.953", "1.954", "not on slips.ko.md"),
         ("numbers.md", "| 1.8e+08 |", "| 1.7e+08 |", "the table has 1.76917e+08"),
         ("numbers.md", "activations-2", "activations-3", "0 tables activations-3"),
