@@ -156,15 +156,15 @@ def is_tree(words: list[str]) -> bool:
     """Whether brackets match, and each preposition stands where its kind belongs."""
     inside: list[str] = []
     for before, word in zip(["", *words], words, strict=False):
-        if word.startswith("("):
+        if before == "(":
             inside.append(word)
         elif word == ")":
             if not inside:
                 return False
             inside.pop()
-        elif before == "(PP" and (inside[-2] == "(NP") != (word in grammar.OF_NOUNS):
+        elif before == "PP" and (inside[-2] == "NP") != (word in grammar.OF_NOUNS):
             return False
-    return not inside and words[0] == "(S"
+    return not inside and words[:2] == ["(", "S"]
 
 
 RULES = {"copy": list, "reverse": lambda words: words[::-1], "sort": sorted, "recall": recalled}
@@ -193,8 +193,8 @@ def test_pairs_of_a_task_follow_its_rule(name: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_brackets_stand_at_the_words_beside_them():
-    tree = "(S (NP the dog ) (VP sees (NP a house ) ) )".split()
-    assert grammar.places_in(tree) == [0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 4]
+    tree = "( S ( NP the dog ) ( VP sees ( NP a house ) ) )".split()
+    assert grammar.places_in(tree) == [0, 0, 0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 4]
     assert grammar.words_of(tree) == "the dog sees a house".split()
 
 

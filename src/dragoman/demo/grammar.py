@@ -12,18 +12,22 @@ VERBS, SAYING = ("sees", "finds", "likes", "draws"), ("says", "thinks")
 OF_NOUNS, OF_VERBS = ("of", "near"), ("with", "for")  # prepositions
 DEEPEST = 3  # phrases of a kind within each other
 OPEN, CLOSE = "(", ")"
+NAMES = ("S", "NP", "VP", "PP")  # of phrases: sentence, with a noun, with a verb, with a preposition
 
 Words = list[str]
 
 
 def draw_sentence(rng: Random, depth: int = 0) -> Words:
-    """Return a tree as words and brackets: '(S (NP the dog ) (VP sees (NP a house ) ) )', with spaces between them."""
+    """Return a tree as a sequence of words, brackets, and the name of a phrase behind each bracket that opens.
+
+    '( S ( NP the dog ) ( VP sees ( NP a house ) ) )', with spaces between them.
+    """
     return phrase("S", noun_phrase(rng, depth), verb_phrase(rng, depth))
 
 
 def phrase(name: str, *parts: Words) -> Words:
     """Return the tree of a phrase, from the trees and the words that it consists of."""
-    return [OPEN + name, *(word for part in parts for word in part), CLOSE]
+    return [OPEN, name, *(word for part in parts for word in part), CLOSE]
 
 
 def noun_phrase(rng: Random, depth: int) -> Words:
@@ -52,7 +56,7 @@ def verb_phrase(rng: Random, depth: int) -> Words:
 
 def words_of(tree: Words) -> Words:
     """Return the sentence of a tree."""
-    return [word for word in tree if not word.startswith((OPEN, CLOSE))]
+    return [word for word in tree if word not in (OPEN, CLOSE, *NAMES)]
 
 
 def places_in(tree: Words) -> list[int]:
@@ -60,5 +64,5 @@ def places_in(tree: Words) -> list[int]:
     places, following = [], 0
     for word in tree:
         places.append(following - (word == CLOSE))
-        following += not word.startswith((OPEN, CLOSE))
+        following += word not in (OPEN, CLOSE, *NAMES)
     return places
