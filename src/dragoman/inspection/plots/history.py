@@ -39,7 +39,7 @@ def history_figure(history: History, say: Say = say_english) -> Figure:
         layers, attention, sentence = figure.subfigures(3, 1, height_ratios=heights)
         left, right = layers.subplots(1, 2)
         draw_table(left, gradients, log_shades(gradients), steps, say("Norm of the gradient"), say("step"))
-        title = say("Relative change of the weights since the checkpoint before")
+        title = say("Relative change of the parameters since the checkpoint before")
         draw_table(right, updates, log_shades(updates), steps[1:], title, say("step"))
         for axes, (kind, entropies) in zip(np.ravel(attention.subplots(1, len(heads))), heads.items(), strict=True):
             draw_table(axes, entropies, entropies, steps, say(f"Normalised entropy, {KINDS[kind]}"), say("step"))
