@@ -119,9 +119,9 @@ function shapes(sort, part) {
     const inner = [of("W₁", weight("hidden")), of(t("hidden"), part.hidden), of("W₂", weight("out"))];
     return [of("x", part.x), ...inner, of(t("output"), part.output)];
   }
-  const table = { embedding: "E", linear: "Eᵀ" }[sort];
+  const table = { embedding: "W_E", linear: "W_Eᵀ" }[sort];
   const matrix = table && model.parameter(`${keyOf(view.box)}.weight`);
-  const matrices = table === "E" ? [of("E", matrix)] : matrix ? [of("Eᵀ", { rows: matrix.columns, columns: matrix.rows })] : [];
+  const matrices = table === "W_E" ? [of("W_E", matrix)] : matrix ? [of("W_Eᵀ", { rows: matrix.columns, columns: matrix.rows })] : [];
   return [...(part.x ? [of("x", part.x)] : []), ...matrices, ...(part.table ? [of("PE", part.table)] : []), of(t("output"), part.output)];
 }
 
