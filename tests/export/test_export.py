@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -174,8 +175,8 @@ def test_program_for_ctranslate2_ranks_as_translate_does(trained: Path, pairs, t
         (tmp_path / "out" / f"{name}.py").write_text(program_text, encoding="utf-8")
     expected = words_of_search(tmp_path / "model", texts, SearchConfig())
     ours, other = (runpy.run_path(str(tmp_path / "out" / f"{name}.py"))["translate"] for name in ("ours", "theirs"))
-    assert ours(texts) == expected
-    assert other(texts) != expected
+    alike, unlike = (sum(map(eq, translate(texts), expected)) for translate in (ours, other))
+    assert alike >= len(texts) - 2 > unlike  # all but near ties, which another engine may decide otherwise
 
 
 # What is compared must be able to differ.

@@ -22,8 +22,9 @@ def test_words_name_their_pairs_in_json_and_on_the_page(dragoman: Callable[..., 
     record = json.loads(dragoman(*asked, "--memory", memory, "--json").out)["memory"]
     assert [each["word"] for each in record] == ["eins", "zwei", "vier", "</s>"]
     first = record[0]["pairs"]
-    assert {pair["source"] for pair in first} == {"one two three"}
-    assert {pair["origin"] for pair in first} <= {"approved.tsv:1", "approved.tsv:3"}
+    best = max(first, key=lambda pair: pair["neighbours"])
+    assert best["source"] == "one two three"
+    assert best["origin"] in ("approved.tsv:1", "approved.tsv:3")
     assert 0 < sum(pair["neighbours"] for pair in first) <= 1 + 1e-9
     assert 0 < sum(pair["probability"] for pair in first) <= 1 + 1e-9
 

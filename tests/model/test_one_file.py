@@ -165,7 +165,7 @@ def test_one_file_is_short_alone_and_in_two_languages():
 def test_one_file_begins_to_learn_its_task(capsys: pytest.CaptureFixture[str]):
     few = {"longest": 3, "letters": 6, "warmup_steps": 50}
     assert PAPER.main(steps=0, **few) < 0.05
-    assert PAPER.main(steps=100, **few) > 0.2
+    assert PAPER.main(steps=150, **few) > 0.2
     assert "step 단계  100" in capsys.readouterr().out
 
 

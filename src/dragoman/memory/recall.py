@@ -125,8 +125,11 @@ class SourceRecall:
         tokens[there] = near.tokens
         of_memory[there] = np.log(np.maximum(near.weight[:, None] * near.token_shares, NOTHING))
         of_model[there, 0] = np.log1p(-near.weight)
-        words, gained, kept = (torch.from_numpy(each).to(log_p.device) for each in (tokens, of_memory, of_model))
+        words, kept = (torch.from_numpy(each).to(log_p.device) for each in (tokens, of_model))
         log_p += kept.to(log_p.dtype)
+        # NumPy adds each number by itself. PyTorch takes 32 at once on some processors and the rest one by one, with
+        # other last bits, which would then depend on the batch.
+        gained = np.logaddexp(log_p.detach().gather(1, words).float().cpu().numpy(), of_memory)
         # Neighbours with the same token write the same number.
-        log_p.scatter_(1, words, torch.logaddexp(log_p.gather(1, words), gained.to(log_p.dtype)))
+        log_p.scatter_(1, words, torch.from_numpy(gained).to(log_p))
         return log_p
