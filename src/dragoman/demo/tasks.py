@@ -14,7 +14,7 @@ SHORTEST, LONGEST = 3, 10  # words of a source; of a recall: letters with a numb
 TRAIN, HELD_OUT = 20_000, 200  # pairs to learn from; pairs each to validate and to test on
 ASK = ":"  # between what is to be remembered and what is asked for
 ASKED = 4  # letters that are asked for, at most
-LONGEST_SENTENCE = 20  # words
+LONGEST_SENTENCE = 10  # words, so that the tree is not too long for the film
 
 
 Words = list[str]
@@ -99,7 +99,7 @@ TASKS: dict[str, Task] = {
     ),
     "parse": Task(
         "the same sentence with a bracket around each of its phrases: its tree",
-        "goes along the sentence, and waits at a word while brackets open and close there",
+        "goes along the sentence with a part of its attention; here several heads share the work",
         sentence_and_tree,
         lambda source, target: places_in(target),
         minutes=3.0,
