@@ -164,18 +164,17 @@ def make_mess(texts: Texts, faults: int) -> tuple[list[Pair], list[str]]:
     return pairs, kinds
 
 
-def read_mess(data: str, name: str, faults: int, seed: int) -> tuple[list[Pair], list[str]]:
-    """Return what `make_mess` makes of the training pairs of a corpus; data: the folder of NAME.train.tsv.
+def read_texts(data: str, name: str, seed: int) -> Texts:
+    """Return what faults in the training pairs of a corpus are made of; data: the folder of NAME.train.tsv.
 
-    Raise DragomanError where a corpus that faults are made of is not there.
+    Raise DragomanError where a corpus that is needed for it is not there.
     """
     names = (name, "en-es-bible", "en-de-mpl" if "ko" in name else "en-ko-mpl")
     files = [Path(data) / f"{each}.train.tsv" for each in names]
     if missing := [str(file) for file in files if not file.is_file()]:
         raise DragomanError(f"{', '.join(missing)}: not there; name the folder of the corpora with --data")
     pairs, latin, foreign = (read_corpus([str(file)]).pairs for file in files)
-    texts = Texts(random.Random(seed), [t for _, t in latin], [t for _, t in foreign], list(dict.fromkeys(pairs)))
-    return make_mess(texts, faults)
+    return Texts(random.Random(seed), [t for _, t in latin], [t for _, t in foreign], list(dict.fromkeys(pairs)))
 
 
 def write_pairs(file: Path, pairs: Sequence[Pair]) -> None:
@@ -189,7 +188,7 @@ def benchmark(data: str, corpora: tuple[str, ...], faults: int, seed: int, learn
     data: the folder of the corpora, NAME.train.tsv; corpora: their names; learn: minutes that small models learn, 0 for
     rules alone.
     """
-    messes = [read_mess(data, name, faults, seed) for name in corpora]
+    messes = [make_mess(read_texts(data, name, seed), faults) for name in corpora]
     tables: list[str] = []
     columns: list[tuple[str, Counter[str], Counter[str]]] = []  # name; by kind: those dropped, and those planted
     for name, (pairs, kinds) in zip(corpora, messes, strict=True):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import cleaning, noise
-from benchmarks.cleaning import COPIES, GOOD, KINDS, SLIPS, Texts, make_mess, read_mess, run, write_pairs
+from benchmarks.cleaning import COPIES, GOOD, KINDS, SLIPS, Texts, make_mess, read_texts, run, write_pairs
 from dragoman.data.corpus import Pair
 from dragoman.errors import DragomanError
 
@@ -79,7 +79,7 @@ def test_command_that_fails_is_an_error(tmp_path: Path):
     with pytest.raises(DragomanError, match=r"dragoman info none.*none"):
         run(["info", "none"])
     with pytest.raises(DragomanError, match=r"en-es-bible\.train\.tsv.*not there"):
-        read_mess(str(tmp_path), "en-de-mpl", 10, 1)
+        read_texts(str(tmp_path), "en-de-mpl", 1)
 
 
 def test_tables_have_a_column_for_rules_and_one_for_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -90,7 +90,7 @@ def test_models_differ_in_their_pairs_alone(tmp_path: Path, monkeypatch: pytest.
     def remember(pairs: Sequence[Pair], dev: Sequence[Pair], run: Path, settings: TrainingConfig) -> Path:
         learned.append((pairs, dev, settings))
         run.mkdir()
-        rows = [{"event": "validation", "bleu": bleu} for bleu in (4.0, 7.0, 8.5)]
+        rows = [{"event": "validation", "step": step, "bleu": bleu} for step, bleu in enumerate((4.0, 7.0, 8.5))]
         (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
         return Path(str(len(learned) - 1))
 

@@ -418,7 +418,7 @@ def test_glossary_changes_only_translations_that_miss_a_term(
 ):
     monkeypatch.setattr(placement, "MIN_LOSS", 0.0)  # a model trained so shortly hardly depends on any source word
     translator = translator.replace(search=SearchConfig(beam=2, n_best=n_best))
-    sources = [source for source, _ in pairs[:60]]
+    sources = [source for source, _ in pairs[:120]]
     glossary = Glossary([Entry("dog", ("개",)), Entry("red", ("빨간",)), Entry("black", ("검은",))])
     free = translator.translate(sources)
     bound = translator.replace(safeguards=Safeguards(glossary=glossary)).translate(sources)
@@ -427,7 +427,7 @@ def test_glossary_changes_only_translations_that_miss_a_term(
     same = [one.text == other.text for one, other in zip(free, bound, strict=True)]
     assert all(itertools.compress(same, has_all))
     assert all(one.flags for one, stays, has in zip(bound, same, has_all, strict=True) if stays and not has)
-    assert not all(same)  # the control
+    assert sum(same) < len(sources) - 3  # the control
     for one in itertools.compress(bound, has_all):
         terms = glossary.find(one.segments[0][0])
         assert all(other.flags or not check_terms(terms, other.text).missed for other in one.alternatives)

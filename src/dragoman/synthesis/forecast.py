@@ -4,7 +4,6 @@ The parts are an eighth, a quarter, a half and all, each within the next, and al
 that only the pairs differ.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +16,7 @@ from dragoman.config import SearchConfig, TrainingConfig
 from dragoman.data.corpus import Pair
 from dragoman.errors import UsageError
 from dragoman.evaluation.metrics import bleu_metric, choose_tokenization, normalise_texts
+from dragoman.inspection.plots.training import read_metrics
 from dragoman.runtime.threads import granted_cores
 from dragoman.synthesis.side_by_side import side_by_side
 from dragoman.synthesis.small_model import FEWEST, train_small
@@ -56,7 +56,8 @@ def parts_of(pairs: Sequence[Pair], seed: int = 1) -> list[list[Pair]]:
 def next_gain(scores: Scores) -> tuple[float, float]:
     """Return the least and the most that the next doubling gains.
 
-    The most is what the last one did. The least is less by as much as that was less than the one before.
+    The most is what the last one gained. The least is less by as much as that was less than the one before, but loses
+    MOST_LOST at most.
     """
     before, last = [after - before for before, after in pairwise(scores)][-2:]
     least = last - max(before - last, 0.0)
@@ -111,15 +112,15 @@ def forecast(
     def begin(number: int) -> None:
         announce(f"model {number + 1} of {len(parts)} learns {len(parts[number]):,} pairs")
 
-    translations = side_by_side(learn_and_translate, jobs, settings.threads or granted_cores(), begin)
+    threads = min(settings.threads or granted_cores(), granted_cores())
+    translations = side_by_side(learn_and_translate, jobs, threads, begin)
     scores, low, high = forecast_scores(translations, [target for _, target in dev])
     return Forecast([len(part) for part in parts], scores, low, high, late_gain(place / str(len(parts) - 1)))
 
 
 def late_gain(run: Path) -> float:
     """Return the BLEU that a run gained between its last two validations; 0 for a run of only one."""
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    scores = [row["bleu"] for row in rows if row["event"] == "validation"]
+    scores = [bleu for _, bleu in read_metrics(run).points("validation", "step", "bleu")]
     return scores[-1] - scores[-2] if len(scores) > 1 else 0.0
 
 

@@ -18,6 +18,7 @@ from dragoman.translation.calibration import SAMPLE, most_subwords
 PERCENTILE = 95
 WORDS = 200_000  # texts whose words are noted
 SAMPLE_OF_NAMES = 20_000  # pairs whose names are compared
+LOOKED_AT = 100  # texts by which the language of a side is told
 
 
 def measure_extent(pairs: Pairs, tokenizer: SideTokenizer) -> SourceExtent:
@@ -58,12 +59,12 @@ def language_notes(languages: str | None, pairs: Pairs, tokenizers: Tokenizers) 
 
     py3langid says which language a side has; without it, there is no warning.
     """
-    if not languages:
+    wanted = [base_language(code) for code in parse_pair(languages)] if languages else []
+    if len(set(wanted)) < 2:
         return []
-    wanted = [base_language(code) for code in parse_pair(languages)]
-    sides = zip((tokenizers.source, tokenizers.target), (SOURCE, TARGET), strict=True)
-    seen = [most_probable(" ".join(read_texts(pairs, *side))) for side in sides]
-    if seen != wanted[::-1] or wanted[0] == wanted[1]:
+    sides, step = ((tokenizers.source, SOURCE), (tokenizers.target, TARGET)), 1 + len(pairs) // LOOKED_AT
+    seen = [most_probable(" ".join(read_texts(pairs, *side, step))) for side in sides]
+    if seen != wanted[::-1]:
         return []
     return [
         f"--languages says {languages}, but the sources look like {seen[0]} and the targets like {seen[1]}: a model "
