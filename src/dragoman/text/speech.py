@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Literal
-
-import polib
+from typing import TYPE_CHECKING, Literal
 
 from dragoman.text.particles import fit_particles
+
+if TYPE_CHECKING:
+    import polib
 
 Language = Literal["en", "ko"]
 Say = Callable[[str], str]  # from an English text to the same in some language
@@ -66,15 +67,17 @@ def korean(catalogue: Path, context: str) -> Say:
     return say
 
 
-def entries_for(catalogue: Path, context: str) -> list[polib.POEntry]:
+def entries_for(catalogue: Path, context: str) -> "list[polib.POEntry]":
     """Return the entries of a context, then those without one; of each kind those with most text first."""
     entries = [entry for entry in read_catalogue(catalogue) if entry.msgctxt in (context, None)]
     return sorted(entries, key=lambda entry: (entry.msgctxt is None, -len(PLACE.sub("", entry.msgid))))
 
 
 @cache
-def read_catalogue(catalogue: Path) -> tuple[polib.POEntry, ...]:
+def read_catalogue(catalogue: Path) -> "tuple[polib.POEntry, ...]":
     """Return the entries of a catalogue of gettext."""
+    import polib  # not above: whoever is spoken to in English needs no catalogue
+
     return tuple(polib.pofile(str(catalogue)))
 
 
