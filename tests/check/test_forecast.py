@@ -154,6 +154,9 @@ def test_command_says_what_it_expects(tmp_path: Path, capsys, monkeypatch: pytes
     assert (given[1].max_steps, given[1].validate_every, given[1].seed, given[1].threads) == (80, 10, 3, 1)
     assert main([*words, "--seed", "4"]) == 0
     assert "still learning (BLEU +0.9 in its last eighth)" in capsys.readouterr().err
+    assert "counts once" not in err
+    assert main([*words[:3], "weight=2", *words[3:]]) == 0
+    assert "each pair counts once here" in capsys.readouterr().err
     assert main([*words, "--steps", "0"]) == 2
     assert main([*words[:3], "tag=news", *words[3:]]) == 2
     assert "forecast learns without tags" in capsys.readouterr().err

@@ -50,12 +50,15 @@ def main(arguments: list[str]) -> None:
     set_threads(options.threads)
     from dragoman.config.presets import TINY
     from dragoman.data.corpus import read_corpus
+    from dragoman.data.spec import parse_corpora
     from dragoman.runtime.signals import exit_on_signals
     from dragoman.synthesis.forecast import VALIDATIONS, forecast
 
     train, dev = read_corpus(options.train), read_corpus(options.dev)
     if any([*train.tags, *train.target_tags, *dev.tags, *dev.target_tags]):
         raise UsageError("forecast learns without tags: give it the pairs of one kind, without tag=")
+    if any(spec.weight != 1 or spec.share or spec.weight_column for spec in parse_corpora(options.train)):
+        print("forecast: each pair counts once here, whatever its weight or share in training", file=sys.stderr)
     for note in [*train.notes(), *dev.notes()]:
         print(f"forecast: {note}", file=sys.stderr)
     settings = replace(
