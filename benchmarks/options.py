@@ -328,6 +328,29 @@ class Noise:
     "minutes that the models of check --learn learn"
 
 
+@dataclass(frozen=True)
+class Wishes:
+    """Measure what `dragoman wish` is worth: BLEU after training with the pairs that it chooses, and with others.
+
+    The first pairs of the corpus are known; the others are what somebody could have translated.
+
+    $ python -m benchmarks wishes --data ../shared/data --seeds 1 2 3
+    """
+
+    data: Annotated[str, tyro.conf.arg(metavar="FOLDER")]
+    "folder of the corpus, NAME.train.tsv; the pairs of NAME.dev.tsv and NAME.test.tsv are scored"
+    corpus: str = "en-de-mpl"
+    "corpus whose pairs are known or chosen"
+    known: int = 3400
+    "pairs that are known, from the beginning"
+    count: int = 2000
+    "pairs that are added"
+    seeds: tuple[int, ...] = (1,)
+    "seeds of training, and of what is drawn by chance"
+    steps: int = 3000
+    "updates of each training, of the preset `tiny`"
+
+
 MEASUREMENTS = {
     "training": Training,
     "quality": Quality,
@@ -342,6 +365,7 @@ MEASUREMENTS = {
     "remembering": Remembering,
     "cleaning": Cleaning,
     "noise": Noise,
+    "wishes": Wishes,
 }
 
 

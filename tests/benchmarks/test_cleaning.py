@@ -1,4 +1,4 @@
-"""Planted faults: their number and places, and what the measurement of noise counts."""
+"""Planted faults: their number and places, and what the measurements of noise and of wishes count."""
 
 import random
 from collections import Counter
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import cleaning, noise
+from benchmarks import cleaning, noise, wishes
 from benchmarks.cleaning import COPIES, GOOD, KINDS, SLIPS, Texts, make_mess, read_texts, run, write_pairs
 from dragoman.data.corpus import Pair
 from dragoman.errors import DragomanError
@@ -73,6 +73,33 @@ def test_noise_counts_what_each_cleaner_leaves(tmp_path: Path, monkeypatch: pyte
     assert faults[2] == 0
     assert [row[3:] for row in rows] == [["20.0", "15.0, 25.0"], ["20.0", "15.0, 25.0"], ["21.0", "16.0, 26.0"]]
     assert [(cleaner, seed) for cleaner, seed, _ in trained[:3]] == [("dirty", 1), ("dirty", 2), ("rules", 1)]
+
+
+def test_wishes_differ_in_the_added_pairs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    corpora(tmp_path)
+    trained: dict[str, list[Pair]] = {}
+
+    def score(folder: Path, name: str, seed: int, steps: int, scored: list[Pair]) -> float:
+        assert (steps, len(scored)) == (7, 20)
+        lines = (folder / f"{name}.tsv").read_text("utf-8").split("\n")[:-1]
+        trained[name] = [(source, target) for source, target in (line.split("\t") for line in lines)]
+        return 10.0 * seed
+
+    monkeypatch.setattr(wishes, "side_by_side", lambda function, jobs, threads: [score(*job) for job in jobs])
+    text = wishes.benchmark(str(tmp_path), "en-de-mpl", 3_000, 100, (1, 2), 7)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[4:]]
+    assert [row[:2] for row in rows] == [["nothing", "0"], ["wished", "100"], ["by chance", "100"]]
+    assert all(row[3:] == ["15.0", "10.0, 20.0"] for row in rows)
+    assert all(pairs[:3_000] == PAIRS[:3_000] for pairs in trained.values())
+    added = {name: pairs[3_000:] for name, pairs in trained.items()}
+    assert added["nothing 1"] == []
+    assert added["wished 1"] == added["wished 2"]
+    assert added["by chance 1"] != added["by chance 2"]
+    for name in ("wished 1", "by chance 1", "by chance 2"):
+        assert len(set(added[name])) == 100
+        assert set(added[name]) <= set(PAIRS[3_000:])
+    words = [sum(len(source.split()) for source, _ in added[f"wished {seed}"]) for seed in (1, 2)]
+    assert rows[1][2] == f"{words[0]:,}"
 
 
 def test_command_that_fails_is_an_error(tmp_path: Path):
