@@ -25,8 +25,8 @@ def benchmark(data: str, corpus: str, known: int, count: int, seeds: tuple[int, 
     others = pairs[known:]
     wish = Wish([source for source, _ in others], [source for source, _ in pairs[:known]])
     wished = wish.choose(count)
-    added = {"nothing": [[] for _ in seeds], "wished": [wished for _ in seeds]}
-    added["by chance"] = [random.Random(seed).sample(wish.rows, len(wished)) for seed in seeds]
+    by_chance = [random.Random(seed).sample(wish.rows, len(wished)) for seed in seeds]
+    added = {"wished": [wished for _ in seeds], "by chance": by_chance}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         write_pairs(folder / "dev.tsv", scored)

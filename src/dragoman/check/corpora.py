@@ -102,7 +102,7 @@ def check(
                     if plausibility and name == "train":
                         judged = plausibility.scores_of((display_path(spec.files[0]), n) for n in block.numbers)
                         hits.append(plausibility.hits(judged))
-                        report.measure(plausibility=20 * judged[~np.isnan(judged)])
+                        report.measure(plausibility=40 * judged[~np.isnan(judged)])
                         report.rank(extremes(spec, block, judged))
                     drop = add_hits(report, corpus, block, hits)
                     corpus.read += len(block)

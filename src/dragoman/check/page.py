@@ -20,7 +20,7 @@ MEASURED = {
         "length of the target, as a multiple of what is usual for its source",
         lambda number: math.exp(number / 10),
     ),
-    "plausibility": ("how plausible models find the pair, from 0 to 1", lambda number: number / 20),
+    "plausibility": ("how plausible models find the pair, from 0 to 1", lambda number: number / 40),
     "words": ("how much the words of the two sides speak for the pair, in nats", lambda number: 5.0 * number),
 }
 

@@ -13,10 +13,11 @@ from dragoman.check.cleaning import Origin
 from dragoman.check.detectors import Hits
 
 LEAST_WEIGHT = 0.01  # of a pair, since no model is sure
-BINS = 20  # of wrong pairs, by their plausibility
-FEWEST = 0.01  # share of wrong pairs from which it pays to look for them
+BINS = 100  # of wrong pairs, by their plausibility
+FEWEST = 0.005  # share of wrong pairs from which it pays to look for them
 APART = 0.95  # share of the wrong pairs that must be less plausible than half of the pairs
-WORTH = 2  # wrong pairs that may stay for a good one that is not lost
+HARM = 8  # good pairs that training rather misses than it has a wrong one: docs/notes/checking.md
+MOST_LOST = 0.015  # share of the pairs that may be lost though they are good, by an estimate that may be half of it
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def wrong_pairs_below(scores: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray
     parts = np.linspace(0, 1, BINS + 1)
     edges = np.quantile(wrong, parts)
     below = np.searchsorted(np.sort(scores), edges)
-    most = float(np.min((below / np.maximum(parts, 1e-9))[BINS // 4 :]))  # of fewer, chance says too much
+    most = float(np.min((below / np.maximum(parts, 1e-9))[BINS // 10 :]))  # of fewer, chance says too much
     return edges, below, most * parts
 
 
@@ -65,12 +66,14 @@ def least_believed(scores: np.ndarray, wrong: np.ndarray) -> float:
     """Return the plausibility below which it pays to drop pairs; 0 where it never does.
 
     scores (n,): of the pairs; wrong (m,): of pairs that are wrong for certain. Models that know little put many good
-    pairs beside wrong ones: then little is dropped.
+    pairs beside wrong ones: then little is dropped, since it counts how many good ones would be lost.
     """
     edges, below, wrong_below = wrong_pairs_below(scores, wrong)
     if wrong_below[-1] < FEWEST * len(scores) or not tells_apart(scores, wrong):
         return 0.0
-    return float(edges[np.argmax(wrong_below - WORTH * (below - wrong_below))])
+    lost = below - wrong_below
+    gain = np.where(lost <= MOST_LOST * len(scores), wrong_below - lost / HARM, 0)
+    return float(edges[np.argmax(gain)])
 
 
 def shares_right(scores: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,7 @@
 """Say how plausible pairs are to models: to one of the user's, or to small ones that learn from the pairs themselves.
 
-Those are two each way, and each judges the half of the pairs that it has not seen. A pair is plausible if both ways
-find it probable, and about equally so: dual conditional cross-entropy (Junczys-Dowmunt 2018).
+Those are two each way, and each judges the half of the pairs that it has not seen. What counts is how much better a
+model knows the target with its source than with the source of another pair: rare words are improbable with both.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,21 +24,28 @@ from dragoman.synthesis.small_model import FEWEST, train_small
 
 DEV = 40  # pairs of a training that are not learned; so few that it does not measure how sure it is
 WRONG = 5_000  # wrong pairs that are judged, at most
-NEAR = 50  # ranks by length, from which the target of a wrong pair is taken
+NEAR = 50  # ranks by length, on each side, from which another text is drawn
+DRAWS = 5  # since another text may be the same
+SURE = 1e-6  # nats that are added, of a model that is sure in any case
 Announce = Callable[[str], None]
+
+
+def others_like(texts: Sequence[str]) -> list[str]:
+    """Return for each text another one of about the same length; itself where those that were drawn are the same."""
+    chance, order = Random(1), sorted(range(len(texts)), key=lambda number: len(texts[number]))
+    others = list(texts)
+    for place, number in enumerate(order):
+        near = order[max(place - NEAR, 0) : place + NEAR + 1]
+        drawn = (texts[other] for other in chance.choices(near, k=DRAWS))
+        others[number] = next((other for other in drawn if other != texts[number]), texts[number])
+    return others
 
 
 def wrong_pairs(pairs: Sequence[Pair], count: int = WRONG) -> list[Pair]:
     """Return sources with the targets of other pairs, of about the same length as their own."""
-    chance, order = Random(1), sorted(range(len(pairs)), key=lambda number: len(pairs[number][1]))
-    wrong = []
-    for place in sorted(chance.sample(range(len(order)), min(count, len(order)))):
-        near = [*range(max(place - NEAR, 0), place), *range(place + 1, min(place + NEAR, len(order) - 1) + 1)]
-        source, target = pairs[order[place]]
-        other = pairs[order[chance.choice(near)]][1] if near else target
-        if other != target:
-            wrong.append((source, other))
-    return wrong
+    others = others_like([target for _, target in pairs])
+    places = sorted(Random(1).sample(range(len(pairs)), min(count, len(pairs))))
+    return [(pairs[place][0], others[place]) for place in places if others[place] != pairs[place][1]]
 
 
 def cross_entropy(folder: Path, pairs: Sequence[Pair], tags: tuple[str, str] = ("", "")) -> np.ndarray:
@@ -58,10 +65,21 @@ def cross_entropy(folder: Path, pairs: Sequence[Pair], tags: tuple[str, str] = (
     return nats
 
 
+def plausibility_of(folder: Path, pairs: Sequence[Pair], tags: tuple[str, str] = ("", "")) -> np.ndarray:
+    """Return the plausibility (n,) of pairs to a model; NaN where a side is too long.
+
+    It is the nats of the target with the source of another pair, as a share of these and those with its own source: 1
+    if the source says all about the target, 0.5 if it says nothing. tags: as for `cross_entropy`.
+    """
+    others = others_like([source for source, _ in pairs])
+    unlike = [(other, target) for other, (_, target) in zip(others, pairs, strict=True)]
+    with_its_source, with_another = cross_entropy(folder, [*pairs, *unlike], tags).reshape(2, -1) + SURE
+    return with_another / (with_its_source + with_another)
+
+
 def judge(folder: Path, pairs: Sequence[Pair], tags: tuple[str, str] = ("", "")) -> tuple[np.ndarray, np.ndarray]:
     """Return the plausibility of pairs (n,) and of wrong ones (m,) to a model; NaN where a side is too long."""
-    wrong = wrong_pairs(pairs)
-    plausibility = np.exp(-cross_entropy(folder, [*pairs, *wrong], tags))
+    plausibility = plausibility_of(folder, [*pairs, *wrong_pairs(pairs)], tags)
     return plausibility[: len(pairs)], plausibility[len(pairs) :]
 
 
@@ -97,11 +115,11 @@ def learn(
     def begin(number: int) -> None:
         announce(f"model {number + 1} of 4 learns {'targets to sources' if number % 2 else 'sources to targets'}")
 
-    nats = side_by_side(learn_and_judge, jobs, threads, begin)
+    each_way = side_by_side(learn_and_judge, jobs, threads, begin)
     scores, wrong_scores = np.full(len(pairs), np.nan), []
     for fold in range(2):
-        forward, backward = nats[2 * fold : 2 * fold + 2]
-        plausibility = np.exp(-np.abs(forward - backward) - (forward + backward) / 2)
+        forward, backward = each_way[2 * fold : 2 * fold + 2]
+        plausibility = (forward + backward) / 2
         right = int((folds == fold).sum())
         scores[folds == fold] = plausibility[:right]
         wrong_scores.append(plausibility[right:])
@@ -109,8 +127,8 @@ def learn(
 
 
 def learn_and_judge(learned: list[Pair], judged: list[Pair], run: Path, settings: TrainingConfig) -> np.ndarray:
-    """Return the nats per token (n,) of pairs to a small model that learns from others, in a folder of its own."""
-    return cross_entropy(train_small(learned[DEV:], learned[:DEV], run, settings), judged)
+    """Return the plausibility (n,) of pairs to a small model that learns from others, in a folder of its own."""
+    return plausibility_of(train_small(learned[DEV:], learned[:DEV], run, settings), judged)
 
 
 def turn(pairs: Sequence[Pair], turned: bool) -> Iterator[Pair]:
