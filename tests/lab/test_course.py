@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from statistics import fmean, stdev
 from textwrap import dedent, indent
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -115,11 +116,39 @@ def test_stops_show_the_code_as_it_stands(page: str):
 
 @pytest.mark.parametrize("page", TOURS)
 def test_stops_have_a_picture_and_a_question_with_a_folded_answer(page: str):
-    idea, question = r"^!\[|^\|---|^    .*──", r"^\*\*(?:Predict|예상).*?^<details><summary>(?:Answer|답)</summary>\n\n"
+    idea, question = (
+        r"^!\[[^]]+\]\(([^)]+)\)$",
+        r"^\*\*(?:Predict|예상).*?^<details><summary>(?:Answer|답)</summary>\n\n",
+    )
     for stop in stops(page):
-        assert re.search(idea, stop.partition("\n**Co" if page == "tour.md" else "\n**코드")[0], re.MULTILINE), stop
+        pictures = re.findall(idea, stop.partition("\n**Co" if page == "tour.md" else "\n**코드")[0], re.MULTILINE)
+        assert pictures, stop
+        assert all((COURSE / picture).is_file() for picture in pictures), stop
         assert len(re.findall(question, stop, re.MULTILINE | re.DOTALL)) == 1, stop
         assert stop.count("<details>") == stop.count("</details>") <= 2, stop
+
+
+def drawn(name: str) -> list[str]:
+    """Return the texts of a drawing, in their order."""
+    root = ElementTree.parse(COURSE / "images" / f"{name}.svg").getroot()
+    return ["".join(text.itertext()) for text in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_drawings_agree_with_the_formulas():
+    tokens = drawn("shift")[2:]
+    labels, target = tokens[:4], tokens[4:]
+    assert target[1:] == labels[:-1]
+    assert (target[0], labels[-1]) == ("<s>", "</s>")
+    smoothing, words = 0.1, 5
+    shares = [float(text) for text in drawn("label-smoothing") if re.fullmatch(r"0\.\d+", text)]
+    assert shares == pytest.approx([1 - smoothing + smoothing / words, *[smoothing / words] * (words - 1)])
+    assert f"ε = {smoothing},  V = {words}" in "".join(drawn("label-smoothing"))
+    beam = drawn("beam")
+    products = [tuple(map(float, re.findall(r"\d\.\d+", text))) for text in beam if "×" in text]
+    assert [first * second for first, second, _ in products] == pytest.approx([product for *_, product in products])
+    first_step, second_step = map(float, beam[:2]), map(float, beam[2:5])
+    assert set(first_step) == {first for first, *_ in products}
+    assert list(second_step) == [second for _, second, _ in products]
 
 
 def compare(course: Path) -> subprocess.CompletedProcess[str]:
