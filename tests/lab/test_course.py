@@ -135,7 +135,7 @@ def drawn(name: str) -> list[str]:
 
 
 def test_drawings_agree_with_the_formulas():
-    tokens = drawn("shift")[2:]
+    tokens = drawn("shift")[3:]
     labels, target = tokens[:4], tokens[4:]
     assert target[1:] == labels[:-1]
     assert (target[0], labels[-1]) == ("<s>", "</s>")
