@@ -142,7 +142,7 @@ def test_drawings_agree_with_the_formulas():
     smoothing, words = 0.1, 5
     shares = [float(text) for text in drawn("label-smoothing") if re.fullmatch(r"0\.\d+", text)]
     assert shares == pytest.approx([1 - smoothing + smoothing / words, *[smoothing / words] * (words - 1)])
-    assert f"ε = {smoothing},  V = {words}" in "".join(drawn("label-smoothing"))
+    assert f"ε = {smoothing},  words = {words}" in "".join(drawn("label-smoothing"))
     beam = drawn("beam")
     products = [tuple(map(float, re.findall(r"\d\.\d+", text))) for text in beam if "×" in text]
     assert [first * second for first, second, _ in products] == pytest.approx([product for *_, product in products])
